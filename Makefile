@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# The front door: `make demo` and `make test` set up what they need, each on a fresh clone. Options:
+#
+#   V=1               show every command
+#   PYTHON=...        interpreter of the virtual environment, 3.11 or newer (default: found on PATH)
+#   VENV=...          the virtual environment (default: .venv)
+#   PIP_INDEX_ARGS=   passed to pip, as "--extra-index-url https://download.pytorch.org/whl/cpu"
+#   WORKERS=...       test processes (default: 2)
+#   PRESET=...        what `make train` trains (default: tiny)
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+V ?= 0
+PYTHON ?=
+VENV ?= .venv
+PIP_INDEX_ARGS ?=
+WORKERS ?= 2
+PRESET ?= tiny
+
+Q := $(if $(filter 1,$(V)),,@)
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.make
+PIP = $(BIN)/python -m pip --no-input --disable-pip-version-check $(if $(filter 1,$(V)),,-qq)
+INSTALL = $(PIP) install $(PIP_INDEX_ARGS) -c constraints.txt
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(if $(filter 1,$(V)),-v,-q)
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-9s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+# Set-up. Every step leaves a stamp and is not repeated until what it depends on changes.
+
+.PHONY: setup
+setup: $(STAMPS)/test ## Install everything that development needs, into .venv
+
+# What the package needs to run.
+$(STAMPS)/base: pyproject.toml constraints.txt
+	$(Q)PYTHON="$(PYTHON)" .ci/bootstrap $(VENV) base
+	$(Q)echo "installing Python packages (a few minutes) ..."
+	$(Q)$(INSTALL) --upgrade pip
+	$(Q)$(INSTALL) -e .
+	$(Q)touch $@
+
+# What its tests need besides.
+$(STAMPS)/test: pyproject.toml constraints.txt hw/tools.txt
+	$(Q)PYTHON="$(PYTHON)" .ci/bootstrap $(VENV) test
+	$(Q)echo "installing Python packages and tools (a few minutes) ..."
+	$(Q)$(INSTALL) --upgrade pip
+	$(Q)$(INSTALL) -e .[bench,dev]
+	$(Q)$(INSTALL) --no-deps --ignore-requires-python -r hw/tools.txt
+	$(Q)touch $(STAMPS)/base $@
+
+# Use.
+
+.PHONY: demo
+demo: $(STAMPS)/base ## Train with ZeRO-2 and ZeRO-3, compression off and on, and show what it saves
+	$(Q)$(BIN)/wirezip demo
+
+.PHONY: train
+train: $(STAMPS)/base ## Train PRESET (default: tiny) over the emulated network cards
+	$(Q)$(BIN)/wirezip train $(PRESET)
+
+# Checks.
+
+.PHONY: test
+test: lint ## Run the quick tier of every check
+	$(Q)$(PYTEST)
+
+.PHONY: all
+all: lint ## Run every check in full, which takes much longer
+	$(Q)$(PYTEST) -m "" --hypothesis-profile=full
+
+.PHONY: lint
+lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources
+	$(Q)$(BIN)/ruff check --quiet .
+	$(Q)$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }
+	$(Q)$(BIN)/mypy --no-error-summary
+	$(Q)$(BIN)/lint-imports $(if $(filter 1,$(V)),--verbose,--no-logo) > $(STAMPS)/imports.log || { cat $(STAMPS)/imports.log; exit 1; }
+	$(Q)$(BIN)/python -m codec.autogen --check
+
+.PHONY: fmt
+fmt: $(STAMPS)/test ## Format the sources
+	$(Q)$(BIN)/ruff check --quiet --fix-only .
+	$(Q)$(BIN)/ruff format --quiet .
+
+# Generated sources.
+
+.PHONY: autogen
+autogen: $(STAMPS)/base ## Write the format's constants for RTL and HLS
+	$(Q)$(BIN)/python -m codec.autogen
+
+.PHONY: clean
+clean: ## Remove what make made: the environment, caches, built files
+	$(Q)[ ! -e $(STAMPS)/created ] || rm -rf $(VENV)
+	$(Q)rm -rf $(STAMPS) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	$(Q)find $(wildcard codec hw nic_emul training tests) -name __pycache__ -prune -exec rm -rf {} +
