@@ -1,0 +1,179 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engine interface, and the table that finds an engine by its name.
+
+An engine codes whole buffers, many blocks a call, so that Python costs nothing per block. Every
+engine but `null` produces the same bytes (`docs/format.md`); `null` codes nothing and is the
+baseline that savings are measured against.
+"""
+
+import importlib
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codec.elements import ElementType
+from codec.errors import CorruptFrame, EngineUnavailable, InvalidInput
+from codec.format import BLOCK_BYTES_MAX, Mode
+
+U8 = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Packets:
+    """The payloads of consecutive blocks, back to back.
+
+    Attributes:
+        payload: uint8 `(sum(lengths),)`.
+        lengths: int32 `(blocks,)`, bytes of each payload.
+        modes: uint8 `(blocks,)`, a `Mode` each. `RAW` marks a bare block where an engine was asked
+            for bare raw blocks; every other payload is a frame. A receiver that only knows which
+            payloads are frames passes `Mode.CODED` for those.
+    """
+
+    payload: U8
+    lengths: NDArray[np.int32]
+    modes: NDArray[np.uint8]
+
+
+class Engine(Protocol):
+    """Codes the consecutive blocks of one buffer."""
+
+    name: str
+
+    def encode(
+        self,
+        data: U8,
+        element: ElementType,
+        block_bytes: int,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> Packets:
+        """Code `data`, cut into blocks of `block_bytes` (the last may be shorter).
+
+        Args:
+            data: uint8 `(n,)`, contiguous; never written to.
+            element: what the bytes are.
+            block_bytes: 1 to 4096.
+            phase: bytes at the start of `data` that belong to an element begun before it.
+            bare: a block whose frame would not be shorter than itself travels without a frame
+                (packets); otherwise every block gets a frame (streams).
+
+        Raises:
+            InvalidInput: a wrong type, size or phase.
+        """
+        ...
+
+    def decode(
+        self,
+        packets: Packets,
+        element: ElementType,
+        block_bytes: int,
+        out: U8,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> None:
+        """Undo `encode` into `out`, uint8 `(n,)`, whose size says how many bytes are expected.
+
+        Raises:
+            FrameError: any payload is not what `encode` made; the message names the block. What
+                `out` holds then is unspecified.
+            InvalidInput: a wrong type, size or phase.
+        """
+        ...
+
+
+ENGINE_NAMES = ("null", "reference", "numba", "rtl", "hls")
+_MODULES = {"reference": "codec.reference", "numba": "codec.numba_engine"}
+
+
+def get_engine(name: str) -> Engine:
+    """The engine called `name`, one of `ENGINE_NAMES`.
+
+    Raises:
+        EngineUnavailable: no such engine, or it is not built yet; the message says which exist.
+    """
+    if name == "null":
+        return NullEngine()
+    module = _MODULES.get(name)
+    if module is None:
+        available = ", ".join(("null", *_MODULES))
+        raise EngineUnavailable(f"engine: expected one of {available}; found {name!r}")
+    engine: Engine = importlib.import_module(module).ENGINE
+    return engine
+
+
+def block_lengths(total_bytes: int, block_bytes: int) -> NDArray[np.int32]:
+    """int32 `(blocks,)`: the length of each block of a buffer of `total_bytes`."""
+    lengths = np.full(-(-total_bytes // block_bytes), block_bytes, np.int32)
+    if total_bytes % block_bytes:
+        lengths[-1] = total_bytes % block_bytes
+    return lengths
+
+
+def check_request(data: U8, element: ElementType, block_bytes: int, phase: int) -> None:
+    """Raise `InvalidInput` unless an engine can work on these arguments."""
+    if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
+        raise InvalidInput(
+            f"data: expected contiguous uint8 (n,); found {data.dtype} {data.shape}"
+            f"{'' if data.flags.c_contiguous else ', not contiguous'}"
+        )
+    if not 1 <= block_bytes <= BLOCK_BYTES_MAX:
+        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes}")
+    if not 0 <= phase < element.width_bytes:
+        raise InvalidInput(
+            f"phase: expected 0 to {element.width_bytes - 1} for {element.name}; found {phase}"
+        )
+
+
+def check_packets(packets: Packets, blocks: int) -> None:
+    """Raise `CorruptFrame` unless there is one payload a block and their lengths add up."""
+    if packets.lengths.size != blocks or packets.modes.size != blocks:
+        raise CorruptFrame(f"packets: expected {blocks}; found {packets.lengths.size}")
+    total = int(packets.lengths.sum(dtype=np.int64))
+    if blocks and int(packets.lengths.min()) < 0 or total != packets.payload.size:
+        raise CorruptFrame(f"packets: expected {packets.payload.size} bytes; found {total}")
+
+
+class NullEngine:
+    """Passes every block through as it is."""
+
+    name = "null"
+
+    def encode(
+        self,
+        data: U8,
+        element: ElementType,
+        block_bytes: int,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> Packets:
+        check_request(data, element, block_bytes, phase)
+        if not bare:
+            raise InvalidInput("engine null makes no frames: it only serves bare packets")
+        lengths = block_lengths(data.size, block_bytes)
+        return Packets(data, lengths, np.full(lengths.size, Mode.RAW, np.uint8))
+
+    def decode(
+        self,
+        packets: Packets,
+        element: ElementType,
+        block_bytes: int,
+        out: U8,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> None:
+        check_request(out, element, block_bytes, phase)
+        if not bare:
+            raise InvalidInput("engine null makes no frames: it only serves bare packets")
+        if np.any(packets.modes != Mode.RAW):
+            block = int(np.flatnonzero(packets.modes != Mode.RAW)[0])
+            raise CorruptFrame(f"block {block}: engine null expected a raw packet; found a frame")
+        if not np.array_equal(packets.lengths, block_lengths(out.size, block_bytes)):
+            raise CorruptFrame(f"packets: expected {out.size} bytes; found other lengths")
+        out[:] = packets.payload
