@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a run is: frozen dataclasses, read from TOML presets and checked before anything starts.
+
+`load` reads a preset by name or a file by path; `override` replaces single fields (command line);
+`to_toml` writes the resolved configuration back, so that a run folder reproduces its run.
+"""
+
+import dataclasses
+import tomllib
+import typing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from training.errors import ConfigError
+
+StrategyName = Literal["zero1", "zero2", "zero3"]
+EngineName = Literal["null", "reference", "numba", "rtl", "hls"]
+ReduceDtype = Literal["bf16", "fp32"]
+
+PRESETS = Path(__file__).parent / "presets"
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Shape of the GPT."""
+
+    layers: int = 4
+    """Transformer blocks."""
+    width: int = 256
+    """Channels of the residual stream; a multiple of `heads`."""
+    heads: int = 4
+    """Attention heads in each block."""
+    context: int = 128
+    """Tokens in a sequence."""
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """The text, as bytes: the vocabulary is the 256 byte values."""
+
+    text: str = "stdlib"
+    """`stdlib` (the sources of Python's standard library), or a path to a text file or a folder."""
+    max_bytes: int = 8_000_000
+    """Text read at most, in bytes: the first files in sorted order."""
+    batch_size: int = 16
+    """Sequences in a step, over all ranks; a multiple of the world size."""
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """AdamW, linear warm-up, then a cosine."""
+
+    peak_lr: float = 1e-3
+    """Learning rate at the end of the warm-up."""
+    final_lr: float = 1e-4
+    """Learning rate at the last step."""
+    warmup_steps: int = 10
+    """Steps from zero to `peak_lr`."""
+    beta1: float = 0.9
+    """Decay of the first moment."""
+    beta2: float = 0.95
+    """Decay of the second moment."""
+    eps: float = 1e-8
+    """Added to the root of the second moment."""
+    weight_decay: float = 0.1
+    """Decoupled decay of matrices; gains and biases are not decayed."""
+    clip_norm: float = 1.0
+    """Largest global gradient norm; 0 switches clipping off."""
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """The emulated NICs."""
+
+    engine: EngineName = "numba"
+    """What codes the packets; `null` is the uncompressed baseline."""
+    mtu: int = 4096
+    """Payload of a full RoCEv2 packet in bytes: 1024 or 4096."""
+    reduce_dtype: ReduceDtype = "bf16"
+    """Type in which gradients cross the network and are summed."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides the bits of a run."""
+
+    name: str
+    """Name of the preset."""
+    strategy: StrategyName = "zero2"
+    """What is sharded: see `training/sharding.py`."""
+    world_size: int = 4
+    """Ranks. `torchrun` decides it instead where it starts the ranks."""
+    steps: int = 100
+    """Optimizer steps."""
+    seed: int = 1
+    """Seed of the initial parameters and of the batches."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    """Shape of the GPT."""
+    data: DataConfig = field(default_factory=DataConfig)
+    """Text and batch."""
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    """AdamW and its schedule."""
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    """The emulated NICs."""
+
+
+def preset_names() -> list[str]:
+    """Names of the presets that come with the package, sorted."""
+    return sorted(path.stem for path in PRESETS.glob("*.toml"))
+
+
+def load(preset: str) -> RunConfig:
+    """The configuration called `preset`, or the one in the TOML file at that path.
+
+    Raises:
+        ConfigError: no such preset or file, or something in it is unknown, mistyped or impossible.
+    """
+    path = Path(preset) if preset.endswith(".toml") else PRESETS / f"{preset}.toml"
+    if not path.is_file():
+        raise ConfigError(
+            f"preset: expected a .toml file or one of {', '.join(preset_names())}; found {preset!r}"
+        )
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: expected TOML; {error}") from None
+    table.setdefault("name", path.stem)
+    return check(from_table(RunConfig, table, source=str(path)), source=str(path))
+
+
+def override(
+    config: RunConfig,
+    *,
+    strategy: StrategyName | None = None,
+    engine: EngineName | None = None,
+    steps: int | None = None,
+    world_size: int | None = None,
+    seed: int | None = None,
+) -> RunConfig:
+    """`config` with every given field replaced.
+
+    Raises:
+        ConfigError: the result is impossible.
+    """
+    fields = {"strategy": strategy, "steps": steps, "world_size": world_size, "seed": seed}
+    given: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
+    if engine is not None:
+        given["network"] = dataclasses.replace(config.network, engine=engine)
+    return check(dataclasses.replace(config, **given), source="options")
+
+
+Table = TypeVar("Table")
+
+
+def from_table(cls: type[Table], table: dict[str, Any], *, source: str, prefix: str = "") -> Table:
+    """Build the dataclass `cls` from a parsed TOML table; every key must be known and well typed.
+
+    Args:
+        source: file that the table came from, for messages.
+        prefix: dotted path of the table inside the file, for messages.
+
+    Raises:
+        ConfigError: an unknown or missing key, or a value of the wrong type.
+    """
+    hints = typing.get_type_hints(cls)
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        where = f"{source}: {prefix}{key}"
+        if key not in hints:
+            raise ConfigError(f"{where}: expected one of {', '.join(hints)}; found an unknown key")
+        values[key] = _typed(hints[key], value, source=source, key=f"{prefix}{key}")
+    try:
+        return cls(**values)
+    except TypeError:
+        missing = [f for f in hints if f not in values]
+        raise ConfigError(f"{source}: {prefix}{missing[0]}: expected a value; found none") from None
+
+
+def _typed(hint: Any, value: Any, *, source: str, key: str) -> Any:
+    """`value` if it is of type `hint`; integers also serve as floats."""
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        if not isinstance(value, dict):
+            raise ConfigError(f"{source}: {key}: expected a table; found {value!r}")
+        return from_table(hint, value, source=source, prefix=f"{key}.")
+    if typing.get_origin(hint) is Literal:
+        choices = typing.get_args(hint)
+        if value not in choices:
+            raise ConfigError(
+                f"{source}: {key}: expected one of {', '.join(choices)}; found {value!r}"
+            )
+        return value
+    if hint is float and type(value) is int:
+        return float(value)
+    if type(value) is not hint:
+        raise ConfigError(f"{source}: {key}: expected {hint.__name__}; found {value!r}")
+    return value
+
+
+def check(config: RunConfig, *, source: str) -> RunConfig:
+    """`config` itself, if a run can be made of it.
+
+    Raises:
+        ConfigError: naming the key, what it must be, and what it is.
+    """
+    model, data, optimizer, network = config.model, config.data, config.optimizer, config.network
+
+    def expect(holds: bool, key: str, expected: str, found: object) -> None:
+        if not holds:
+            raise ConfigError(f"{source}: {key}: expected {expected}; found {found!r}")
+
+    for section, values in (("", config), ("model.", model), ("data.", data)):
+        for key in ("world_size", "steps", "layers", "width", "heads", "context", "batch_size"):
+            value = getattr(values, key, 1)
+            expect(value >= 1, section + key, "at least 1", value)
+    expect(config.seed >= 0, "seed", "at least 0", config.seed)
+    expect(model.width % model.heads == 0, "model.width", f"a multiple of {model.heads} heads",
+           model.width)  # fmt: skip
+    expect(data.batch_size % config.world_size == 0, "data.batch_size",
+           f"a multiple of the {config.world_size} ranks", data.batch_size)  # fmt: skip
+    expect(data.max_bytes > model.context, "data.max_bytes",
+           f"more than the context of {model.context}", data.max_bytes)  # fmt: skip
+    for key in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm", "warmup_steps"):
+        value = getattr(optimizer, key)
+        # Written so that NaN and infinity fail.
+        expect(0 <= value < float("inf"), f"optimizer.{key}", "at least 0 and finite", value)
+    for key in ("beta1", "beta2"):
+        value = getattr(optimizer, key)
+        expect(0 <= value < 1, f"optimizer.{key}", "at least 0 and below 1", value)
+    expect(network.mtu in (1024, 4096), "network.mtu", "1024 or 4096", network.mtu)
+    return config
+
+
+def to_toml(config: RunConfig) -> str:
+    """`config` as TOML, with every field written out; `load` of it gives an equal one."""
+    top: list[str] = []
+    tables: list[str] = []
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            lines = (
+                f"{f.name} = {_toml(getattr(value, f.name))}" for f in dataclasses.fields(value)
+            )
+            tables.append("\n".join([f"\n[{item.name}]", *lines]))
+        else:
+            top.append(f"{item.name} = {_toml(value)}")
+    return "\n".join([*top, *tables]) + "\n"
+
+
+def _toml(value: str | int | float) -> str:
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return repr(value)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One optimizer step of a sharded model: the same few lines for every strategy.
+
+Forward and backward walk the chain of units. Each unit's graph is its own: its input is detached,
+and the gradient that arrives there seeds the backward of the unit before. So gathering, reducing
+and freeing are plain calls between units instead of hooks. Nothing overlaps; a step's time is
+that of its computation plus that of its collectives.
+
+On bits: a step is a function of the seed, the world size and the order in which the collectives
+sum. Every rank scales its loss by 1 / world size before the backward (exact for powers of two,
+short of underflow), and gradients are summed.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from training.config import RunConfig
+from training.errors import Diverged
+from training.model import build_units, loss_of
+from training.network import Network
+from training.optimizer import clip_factor, learning_rate
+from training.sharding import ShardedUnit
+from training.strategy import STRATEGIES
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """What a step came to, the same on every rank.
+
+    Attributes:
+        loss: mean over the batch, nats; an FP32 value.
+        grad_norm: global norm before clipping; an FP32 value.
+        lr: learning rate that was applied.
+    """
+
+    loss: float
+    grad_norm: float
+    lr: float
+
+
+class ShardedTrainer:
+    """The model and optimizer of one rank under `config.strategy`."""
+
+    def __init__(self, config: RunConfig, network: Network) -> None:
+        self._config = config
+        self._network = network
+        self.strategy = STRATEGIES[config.strategy]
+        # One unit at a time: a unit is whole in FP32 only until it is sharded.
+        self.units = [
+            ShardedUnit(
+                name,
+                module,
+                strategy=self.strategy,
+                network=network,
+                reduce_dtype=config.network.reduce_dtype,
+            )
+            for name, module in build_units(config.model, config.seed)
+        ]
+
+    @property
+    def parameters(self) -> int:
+        """Parameters of the model."""
+        return sum(unit.layout.numel for unit in self.units)
+
+    @property
+    def padded_parameters(self) -> int:
+        """Parameters of the model with the padding of every unit."""
+        return sum(unit.layout.padded for unit in self.units)
+
+    def step(self, index: int, tokens: Tensor, targets: Tensor) -> StepResult:
+        """Train on this rank's part of batch `index` (from 0), int64 `(B, T)` each.
+
+        Raises:
+            Diverged: the loss or the gradient norm is not finite.
+        """
+        loss, grad_norm = self._statistics(index, self._forward_backward(tokens, targets))
+        optimizer = self._config.optimizer
+        lr = learning_rate(index, steps=self._config.steps, config=optimizer)
+        scale = clip_factor(grad_norm, clip_norm=optimizer.clip_norm)
+        for unit in self.units:
+            unit.update(step=index, lr=lr, scale=scale, config=optimizer)
+            if not self.strategy.shards_parameters:
+                unit.gather()
+        return StepResult(loss, grad_norm, lr)
+
+    def _forward_backward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Run all units forth and back; their gradients are reduced when it returns."""
+        graphs: list[tuple[ShardedUnit, Tensor, Tensor]] = []
+        x = tokens
+        for unit in self.units:
+            if self.strategy.shards_parameters:
+                unit.gather()
+            x = x.detach().requires_grad_(x.is_floating_point())
+            y = unit.forward(x)
+            graphs.append((unit, x, y))
+            x = y
+            if self.strategy.shards_parameters:
+                unit.release()
+
+        loss = loss_of(x, targets)
+        (gradient,) = torch.autograd.grad(loss / self._network.world_size, x)
+        while graphs:
+            unit, x, y = graphs.pop()
+            if self.strategy.shards_parameters:
+                unit.gather()
+            torch.autograd.backward(y, gradient)
+            unit.reduce_gradients()
+            if self.strategy.shards_parameters:
+                unit.release()
+            if x.grad is not None:
+                gradient = x.grad
+        return loss.detach()
+
+    def _statistics(self, index: int, loss: Tensor) -> tuple[float, float]:
+        """Mean loss and global gradient norm over ranks, in one all-reduce of two scalars."""
+        shards = (unit.gradient_shard().float() for unit in self.units)
+        squares = torch.stack([torch.dot(shard, shard) for shard in shards]).sum()
+        both = torch.stack([loss / self._network.world_size, squares])
+        self._network.all_reduce_scalars(both)
+        mean_loss, norm = both[0].item(), both[1].sqrt().item()
+        if not (math.isfinite(mean_loss) and math.isfinite(norm)):
+            raise Diverged(
+                f"step {index}: expected a finite loss and gradient norm; "
+                f"found {mean_loss} and {norm}"
+            )
+        return mean_loss, norm
+
+    def parameter_hash(self) -> str:
+        """SHA-256 over every unit's FP32 master and BF16 parameters, unpadded, in model order.
+
+        It depends neither on strategy nor on world size. Its own traffic is of role optimizer
+        state and, where parameters are sharded, parameter: count before calling.
+
+        Raises:
+            Diverged: ranks hold different parameters.
+        """
+        digest = hashlib.sha256()
+        for unit in self.units:
+            unit.hash_into(digest)
+        mine = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
+        everyones = mine.new_empty(self._network.world_size * mine.numel())
+        self._network.all_gather_state(everyones, mine)
+        for rank, other in enumerate(everyones.view(self._network.world_size, -1)):
+            if not torch.equal(mine, other):
+                raise Diverged(f"ranks {self._network.rank} and {rank} hold different parameters")
+        return digest.hexdigest()
