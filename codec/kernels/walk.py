@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Find the frames of a stream from their headers alone (`docs/format.md`, sections 4 to 10).
+
+A frame ends where its last section ends, and the sizes of its sections follow from the header, from
+the bitmap, and, with gaps, from the unary section. Nothing is decoded and no byte past the buffer
+is read; a header that makes no sense stops the walk, and the caller says what is wrong with it.
+"""
+
+import numpy as np
+from numba import njit
+
+from codec import format as f
+from codec.elements import LAYOUTS
+from codec.kernels.intrinsics import load64, popcount
+
+# Places in `sizes`, the bytes of one frame.
+HEADER, BLOCK, EXTRAS, REMAINDERS, LOW_BITS, UNARY, ESCAPES = range(7)
+SECTIONS = 7
+
+_WIDTH = np.array([LAYOUTS[tag].width_bytes for tag in sorted(LAYOUTS)])
+_REMAINDER_BITS = np.array([LAYOUTS[tag].remainder_bits for tag in sorted(LAYOUTS)])
+_SYMBOL_BITS = np.array([LAYOUTS[tag].exponent_bits for tag in sorted(LAYOUTS)])
+_CODER_LOW_BITS = np.array(f.CODER_LOW_BITS)
+_RAW = int(f.Mode.RAW)
+_CODED, _REFERENCE = int(f.Mode.CODED), int(f.Mode.REFERENCE)
+
+
+@njit(cache=True, nogil=True)
+def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, sections, coders):
+    """Walk the frames of `total_bytes` bytes of one element type from `start` on.
+
+    Args:
+        stream: uint8 `(n,)`.
+        lengths: int32 `(blocks,)`, out: bytes of each frame.
+        modes: uint8 `(blocks,)`, out.
+        sections: int64 `(4, SECTIONS)`, to which the bytes by mode and section are added.
+        coders: int64 `(4,)`, to which the number of coded frames by coder is added.
+
+    Returns:
+        The number of frames found, and where the last one ends. Fewer than `blocks` if the frame
+        there is not one of the block that is due.
+    """
+    sizes = np.zeros(SECTIONS, np.int64)
+    width = _WIDTH[element]
+    at = start
+    for i in range(lengths.size):
+        done = i * block_bytes
+        length = frame_bytes(stream, at, sizes)
+        if length < 0 or at + length > stream.size:
+            return i, at
+        low = load64(stream, at)
+        mode = _field(low, f.MODE_LSB, f.MODE_BITS)
+        block = min(block_bytes, total_bytes - done)
+        if (
+            _field(low, f.ELEMENT_LSB, f.ELEMENT_BITS) != element
+            or _field(low, f.LENGTH_LSB, f.LENGTH_BITS) + 1 != block
+            or length > block + f.SHORT_HEADER_BYTES
+        ):
+            return i, at
+        if mode >= _CODED and _field(low, f.PHASE_LSB, f.PHASE_BITS) != -done % width:
+            return i, at
+        if mode == _CODED:
+            high = load64(stream, at + 8)
+            coders[_field(high, f.CODER_LSB - 64, f.CODER_BITS)] += 1
+        lengths[i] = length
+        modes[i] = mode
+        for section in range(SECTIONS):
+            sections[mode, section] += sizes[section]
+        at += length
+    return lengths.size, at
+
+
+@njit(cache=True, nogil=True)
+def frame_bytes(buffer, offset, sizes):
+    """Length of the frame at `offset`, which may reach past the buffer; -1 if it has none.
+
+    It has none if the header is cut, of another version, or promises what no frame has, or if the
+    bitmap, or with gaps the unary section, is cut.
+
+    Args:
+        buffer: uint8 `(n,)`.
+        sizes: int64 `(SECTIONS,)`, out: the bytes of each section.
+    """
+    sizes[:] = 0
+    left = buffer.size - offset
+    if left < f.SHORT_HEADER_BYTES:
+        return -1
+    low = load64(buffer, offset)
+    mode = _field(low, f.MODE_LSB, f.MODE_BITS)
+    element = _field(low, f.ELEMENT_LSB, f.ELEMENT_BITS)
+    phase = _field(low, f.PHASE_LSB, f.PHASE_BITS)
+    if (
+        _field(low, f.VERSION_LSB, f.VERSION_BITS) != f.FORMAT_VERSION
+        or element >= _WIDTH.size
+        or phase >= _WIDTH[element]
+    ):
+        return -1
+    width = _WIDTH[element]
+    block = _field(low, f.LENGTH_LSB, f.LENGTH_BITS) + 1
+    sizes[HEADER] = f.SHORT_HEADER_BYTES
+    if mode < _CODED:
+        sizes[BLOCK] = block if mode == _RAW else width
+        return sizes.sum()
+    if left < f.LONG_HEADER_BYTES:
+        return -1
+    sizes[HEADER] = f.LONG_HEADER_BYTES
+    high = load64(buffer, offset + 8)
+
+    head = min(phase, block)
+    values = (block - head) // width
+    extras = head + (block - head) % width
+    per_beat = f.BEAT_BYTES // width
+    stored = np.uint64(0xFFFFFFFFFFFFFFFF)
+    if _field(low, f.BITMAP_LSB, f.BITMAP_BITS):
+        extras += f.BITMAP_BYTES
+        if left < f.LONG_HEADER_BYTES + f.BITMAP_BYTES:
+            return -1
+        stored = load64(buffer, offset + f.LONG_HEADER_BYTES)
+    full, partial = _stored_values(stored, values, per_beat)
+
+    sizes[UNARY] = _field(high, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
+    escapes = _field(high, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
+    if mode == _REFERENCE:
+        sizes[EXTRAS] = _pad16(extras)
+        return _reference_sizes(buffer, offset, low, high, full + partial, width, escapes, sizes)
+
+    flags = _field(low, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
+    remainder_bits = _REMAINDER_BITS[element] - _field(low, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
+    planes, top_bits = remainder_bits // 8, remainder_bits % 8
+    if flags >> planes:
+        return -1
+    constant = (flags & 1) + (flags >> 1 & 1) + (flags >> 2)
+    # Every record but that of a partial beat ends on a byte.
+    top_bytes = full * top_bits // 8 + (partial * top_bits + 7) // 8
+    low_bits = 0
+    if _SYMBOL_BITS[element]:
+        low_bits = _CODER_LOW_BITS[_field(high, f.CODER_LSB - 64, f.CODER_BITS)]
+    sizes[EXTRAS] = _pad16(extras + constant)
+    sizes[REMAINDERS] = _pad16((full + partial) * (planes - constant) + top_bytes)
+    sizes[LOW_BITS] = _pad16(((full + partial) * low_bits + 7) // 8)
+    sizes[ESCAPES] = escapes
+    return sizes.sum()
+
+
+@njit(cache=True, nogil=True)
+def _reference_sizes(buffer, offset, low, high, values, width, escapes, sizes):
+    """Fill in the sections that only a frame in reference mode has, and return its length."""
+    shift = _field(low, f.SHIFT_LSB, f.SHIFT_BITS)
+    if not _field(low, f.GAPS_LSB, f.GAPS_BITS):
+        sizes[LOW_BITS] = _pad16((values * shift + 7) // 8)
+        sizes[ESCAPES] = escapes * width
+        return sizes.sum()
+    entries = _field(high, f.ENTRIES_LSB - 64, f.ENTRIES_BITS)
+    shift += _field(low, f.GAP_SHIFT_LSB, f.GAP_SHIFT_BITS)
+    sizes[LOW_BITS] = _pad16((entries * shift + 7) // 8)
+    begin = offset + f.LONG_HEADER_BYTES + sizes[EXTRAS] + sizes[LOW_BITS]
+    if begin + sizes[UNARY] > buffer.size:
+        return -1
+    gap_escapes = _count_escapes(buffer, begin, sizes[UNARY], entries)
+    if gap_escapes > escapes:
+        return -1
+    sizes[ESCAPES] = f.GAP_ESCAPE_BYTES * gap_escapes + width * (escapes - gap_escapes)
+    return sizes.sum()
+
+
+@njit(cache=True, nogil=True)
+def _count_escapes(buffer, begin, size, codes):
+    """How many of the first `codes` unary codes stand for an escape."""
+    escapes = zeros = 0
+    for i in range(8 * size):
+        if codes == 0:
+            break
+        if buffer[begin + (i >> 3)] >> (i & 7) & 1:
+            escapes += zeros >= f.REFERENCE_QUOTIENT_ESCAPE
+            codes -= 1
+            zeros = 0
+        else:
+            zeros += 1
+    return escapes
+
+
+@njit(cache=True, nogil=True)
+def _stored_values(stored, values, per_beat):
+    """Values of the complete beats that the bitmap `stored` names, and of the partial one."""
+    beats = values // per_beat
+    partial = values % per_beat
+    if partial and not stored >> np.uint64(beats) & np.uint64(1):
+        partial = 0
+    if beats < 64:
+        stored &= (np.uint64(1) << np.uint64(beats)) - np.uint64(1)
+    return per_beat * popcount(stored), partial
+
+
+@njit(cache=True, nogil=True)
+def _pad16(size):
+    return (size + f.ALIGN_BYTES - 1) // f.ALIGN_BYTES * f.ALIGN_BYTES
+
+
+@njit(cache=True, nogil=True)
+def _field(word, lsb, bits):
+    return np.int64(word >> np.uint64(lsb) & np.uint64((1 << bits) - 1))
