@@ -14,11 +14,11 @@ class DataError(TrainingError, ValueError):
     """The text to train on is missing or too short."""
 
 
-class RunFailed(TrainingError, RuntimeError):
+class RunError(TrainingError, RuntimeError):
     """A rank stopped before the run was over; the message is what that rank said last."""
 
 
-class Diverged(TrainingError, ArithmeticError):
+class DivergenceError(TrainingError, ArithmeticError):
     """A loss or gradient norm is not finite, or ranks that must agree do not."""
 
 

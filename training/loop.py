@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from training.config import RunConfig
-from training.errors import Diverged
+from training.errors import DivergenceError
 from training.model import build_units, loss_of
 from training.network import Network
 from training.optimizer import clip_factor, learning_rate
@@ -75,7 +75,7 @@ class ShardedTrainer:
         """Train on this rank's part of batch `index` (from 0), int64 `(B, T)` each.
 
         Raises:
-            Diverged: the loss or the gradient norm is not finite.
+            DivergenceError: the loss or the gradient norm is not finite.
         """
         loss, grad_norm = self._statistics(index, self._forward_backward(tokens, targets))
         optimizer = self._config.optimizer
@@ -123,7 +123,7 @@ class ShardedTrainer:
         self._network.all_reduce_scalars(both)
         mean_loss, norm = both[0].item(), both[1].sqrt().item()
         if not (math.isfinite(mean_loss) and math.isfinite(norm)):
-            raise Diverged(
+            raise DivergenceError(
                 f"step {index}: expected a finite loss and gradient norm; "
                 f"found {mean_loss} and {norm}"
             )
@@ -136,7 +136,7 @@ class ShardedTrainer:
         state and, where parameters are sharded, parameter: count before calling.
 
         Raises:
-            Diverged: ranks hold different parameters.
+            DivergenceError: ranks hold different parameters.
         """
         digest = hashlib.sha256()
         for unit in self.units:
@@ -146,5 +146,7 @@ class ShardedTrainer:
         self._network.all_gather_state(everyones, mine)
         for rank, other in enumerate(everyones.view(self._network.world_size, -1)):
             if not torch.equal(mine, other):
-                raise Diverged(f"ranks {self._network.rank} and {rank} hold different parameters")
+                raise DivergenceError(
+                    f"ranks {self._network.rank} and {rank} hold different parameters"
+                )
         return digest.hexdigest()

@@ -9,11 +9,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import nic_emul
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
+
+import nic_emul
 
 
 class Network:

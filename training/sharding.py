@@ -159,7 +159,7 @@ class ShardedUnit:
     def _save(self, tensor: Tensor) -> "Tensor | _Place":
         if tensor.untyped_storage().data_ptr() != self.flat.untyped_storage().data_ptr():
             return tensor
-        return _Place(tensor.shape, tensor.stride(), tensor.storage_offset())
+        return _Place(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
     def _restore(self, saved: "Tensor | _Place") -> Tensor:
         if isinstance(saved, Tensor):
@@ -203,6 +203,6 @@ class ShardedUnit:
         if self._strategy.shards_parameters:
             self.gather()
         for flat in (master, self.flat):
-            digest.update(flat[: self.layout.numel].view(torch.uint8).numpy())
+            digest.update(flat[: self.layout.numel].view(torch.uint8).numpy().tobytes())
         if self._strategy.shards_parameters:
             self.release()

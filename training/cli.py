@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `wirezip` command: every subcommand of every package, each loaded only when it is called.
+
+A subcommand is a frozen dataclass whose fields are its options and whose `run` returns the exit
+status: 0 success, 1 a failed run or a comparison that differs, 2 a wrong option or input, 130
+interrupted. Anything raised on purpose is printed as one line.
+"""
+
+import importlib
+import itertools
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Protocol
+
+import tyro
+from tyro.conf import Positional
+
+from codec.errors import WirezipError
+from training import config
+from training.config import EngineName, RunConfig, StrategyName
+from training.errors import ConfigError, DataError, RecordError, TrainingError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from training.compare import Comparison
+    from training.records import StepRecord
+
+# name: (module, class, what it does)
+COMMANDS = {
+    "compress": ("codec.cli", "Compress", "compress a file or the tensors of a checkpoint"),
+    "decompress": ("codec.cli", "Decompress", "undo compress"),
+    "inspect": ("codec.cli", "Inspect", "show what a compressed file holds"),
+    "bench": ("codec.cli", "Bench", "measure ratio and speed on checkpoints"),
+    "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
+    "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
+    "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
+    "report": ("training.cli", "Report", "make tables and plots of run folders again"),
+    "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
+}
+
+JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
+
+
+class Command(Protocol):
+    """A subcommand with its options."""
+
+    def run(self) -> int:
+        """Do it; returns the exit status."""
+        ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Entry point of the command; returns the exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        sys.stdout.write(_usage())
+        return 0 if given else 2
+    if given[0] == "--version":
+        sys.stdout.write(f"wirezip {metadata.version('wirezip')}\n")
+        return 0
+    if given[0] not in COMMANDS:
+        return _fail(f"command: expected one of {', '.join(COMMANDS)}; found {given[0]!r}", 2)
+    module, name, purpose = COMMANDS[given[0]]
+    try:
+        command: Command = tyro.cli(
+            getattr(importlib.import_module(module), name),
+            prog=f"wirezip {given[0]}",
+            description=purpose[0].upper() + purpose[1:] + ".",
+            args=given[1:],
+        )
+        return command.run()
+    except (ConfigError, DataError, RecordError, WirezipError) as error:
+        return _fail(str(error), 2)
+    except (TrainingError, OSError) as error:
+        return _fail(str(error), 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
+
+
+def _fail(message: str, status: int) -> int:
+    sys.stderr.write(f"wirezip: error: {message}\n")
+    return status
+
+
+def _usage() -> str:
+    lines = [f"  {name:<12}{purpose}" for name, (_, _, purpose) in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: wirezip [--version] [--help] COMMAND ...",
+            "",
+            "Lossless compression of training traffic inside the network card.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "`wirezip COMMAND --help` lists the options of a command.",
+            "",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Train:
+    """Options of `wirezip train`."""
+
+    preset: Positional[str]
+    """Name of a preset, or path of a TOML file."""
+    strategy: StrategyName | None = None
+    """Instead of the preset's."""
+    engine: EngineName | None = None
+    """Instead of the preset's; `null` switches compression off."""
+    world_size: int | None = None
+    """Ranks on this machine, instead of the preset's."""
+    steps: int | None = None
+    """Instead of the preset's."""
+    seed: int | None = None
+    """Instead of the preset's."""
+    out: Path | None = None
+    """Run folder; by default runs/PRESET-ENGINE-TIME."""
+    json: JsonPath = None
+    """Where to write the summary as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.launch import launch
+        from training.progress import RunProgress
+        from training.records import timestamped
+        from training.report import run_table, write_plots
+
+        run_config = _resolve(self)
+        engine, steps = run_config.network.engine, run_config.steps
+        folder = self.out or timestamped(f"{run_config.name}-{engine}")
+        console = _console(self.json)
+        with RunProgress(console, total_steps=steps, steps_per_run=steps) as progress:
+            name = f"{run_config.strategy} {engine}"
+            run = launch(run_config, folder, on_step=lambda record: progress.step(name, record))
+        plots = write_plots([run], folder / "plots")
+        console.print(run_table([run]))
+        _print_paths(console, [folder, *plots])
+        _write_json(self.json, asdict(run.summary) | {"losses": run.losses})
+        return 0
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Options of `wirezip compare`."""
+
+    preset: Positional[str]
+    """Name of a preset, or path of a TOML file."""
+    strategy: StrategyName | None = None
+    """Instead of the preset's."""
+    engine: EngineName | None = None
+    """What to compare `null` with, instead of the preset's."""
+    world_size: int | None = None
+    """Ranks on this machine, instead of the preset's."""
+    steps: int | None = None
+    """Instead of the preset's."""
+    seed: int | None = None
+    """Instead of the preset's."""
+    out: Path | None = None
+    """Folder of both runs; by default runs/PRESET-compare-TIME."""
+    json: JsonPath = None
+    """Where to write the comparison as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.records import timestamped
+        from training.report import print_comparison
+
+        run_config = _resolve(self)
+        folder = self.out or timestamped(f"{run_config.name}-compare")
+        console = _console(self.json)
+        (comparison,), plots = _compare_all(console, [(run_config, folder)])
+        print_comparison(console, comparison)
+        _print_paths(console, [folder, *plots])
+        _write_json(self.json, comparison.report())
+        return 0 if comparison.difference is None else 1
+
+
+@dataclass(frozen=True)
+class Demo:
+    """Options of `wirezip demo`."""
+
+    steps: int | None = None
+    """Instead of the presets'."""
+    out: Path | None = None
+    """Folder of all runs; by default runs/demo-TIME."""
+    json: JsonPath = None
+    """Where to write the comparisons, a list, as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.records import timestamped
+        from training.report import print_comparison
+
+        folder = self.out or timestamped("demo")
+        console = _console(self.json)
+        configs = [
+            config.override(config.load(name), steps=self.steps)
+            for name in ("demo-zero2", "demo-zero3")
+        ]
+        console.print(
+            f"A GPT learns Python's standard library on {configs[0].world_size} ranks. Gradients and "
+            "parameters cross emulated network cards: first as they are, then compressed."
+        )
+        comparisons, plots = _compare_all(console, [(c, folder / c.strategy) for c in configs])
+        for comparison in comparisons:
+            print_comparison(console, comparison)
+        _print_paths(console, [folder, *plots])
+        _write_json(self.json, [comparison.report() for comparison in comparisons])
+        return 0 if all(c.difference is None for c in comparisons) else 1
+
+
+@dataclass(frozen=True)
+class Report:
+    """Options of `wirezip report`."""
+
+    folders: Positional[tuple[Path, ...]]
+    """Run folders, or folders of such (a comparison, a demo)."""
+    out: Path | None = None
+    """Where to draw the plots; by default `plots` in the first folder."""
+    json: JsonPath = None
+    """Where to write the summaries, a list, as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.compare import OFF, Comparison
+        from training.report import find_runs, print_comparison, run_table, write_plots
+
+        if not self.folders:
+            raise ConfigError("folders: expected at least one run folder; found none")
+        runs = [run for folder in self.folders for run in find_runs(folder)]
+        plots = write_plots(runs, self.out or self.folders[0] / "plots")
+        console = _console(self.json)
+        console.print(run_table(runs))
+        for off, on in itertools.pairwise(runs):
+            same_folder = off.folder.parent == on.folder.parent
+            if same_folder and off.summary.engine == OFF and on.summary.engine != OFF:
+                print_comparison(console, Comparison(off, on))
+        _print_paths(console, plots)
+        _write_json(self.json, [asdict(run.summary) | {"losses": run.losses} for run in runs])
+        return 0
+
+
+@dataclass(frozen=True)
+class Doctor:
+    """Options of `wirezip doctor`."""
+
+    json: JsonPath = None
+    """Where to write the checks, a list, as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.doctor import examine
+
+        console = _console(self.json)
+        checks = examine()
+        for check in checks:
+            mark = (
+                "[green]ok[/]  "
+                if check.passed
+                else ("[red]FAIL[/]" if check.required else "[yellow]none[/]")
+            )
+            console.print(mark, f"{check.name}:", check.found, soft_wrap=True, highlight=False)
+        _write_json(self.json, [asdict(check) for check in checks])
+        return 0 if all(check.passed or not check.required for check in checks) else 1
+
+
+def _resolve(command: Train | Compare) -> RunConfig:
+    return config.override(
+        config.load(command.preset),
+        strategy=command.strategy,
+        engine=command.engine,
+        world_size=command.world_size,
+        steps=command.steps,
+        seed=command.seed,
+    )
+
+
+def _compare_all(
+    console: "Console", work: Sequence[tuple[RunConfig, Path]]
+) -> "tuple[list[Comparison], list[Path]]":
+    """Compare each configuration in its folder, under one progress bar; draw each pair."""
+    from training.compare import compare
+    from training.progress import RunProgress
+    from training.report import write_plots
+
+    comparisons = []
+    total = 2 * sum(run_config.steps for run_config, _ in work)
+    with RunProgress(console, total_steps=total, steps_per_run=work[0][0].steps) as progress:
+        for run_config, folder in work:
+            strategy = run_config.strategy
+
+            def show(engine: str, record: "StepRecord", strategy: str = strategy) -> None:
+                progress.step(f"{strategy} {engine}", record)
+
+            comparisons.append(compare(run_config, folder, on_step=show))
+    plots = [
+        path
+        for comparison, (_, folder) in zip(comparisons, work, strict=True)
+        for path in write_plots([comparison.off, comparison.on], folder / "plots")
+    ]
+    return comparisons, plots
+
+
+def _console(json_path: Path | None) -> "Console":
+    """Where people read: standard output, unless that is to hold JSON alone."""
+    from rich.console import Console
+
+    return Console(stderr=json_path == Path("-"))
+
+
+def _print_paths(console: "Console", paths: Sequence[Path]) -> None:
+    for path in paths:
+        console.print(str(path), soft_wrap=True, highlight=False)
+
+
+def _write_json(path: Path | None, value: object) -> None:
+    from training.records import write_json
+
+    if path == Path("-"):
+        json.dump(value, sys.stdout, indent=2, allow_nan=False)
+        sys.stdout.write("\n")
+    elif path is not None:
+        write_json(path, value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,259 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The run folder: what a run leaves behind, and the only thing that tables and plots are made from.
+
+    config.toml     the resolved configuration; `wirezip train DIR/config.toml` repeats the run
+    env.json        commit, versions, CPU, seed, hash of the text
+    steps.jsonl     one `StepRecord` a line, appended as the run goes
+    summary.json    a `Summary`: losses and bytes of the whole run, over all ranks
+    summary.csv     the same bytes, a row per (role, collective, dtype)
+    logs/           what each local rank printed
+    plots/          drawn from the files above
+
+Every file but `steps.jsonl` and the logs appears complete or not at all.
+"""
+
+import csv
+import dataclasses
+import io
+import json
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypedDict
+
+from training.config import RunConfig, to_toml
+from training.errors import RecordError
+
+TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets")
+
+
+class Totals(TypedDict):
+    """Bytes before the codec, after it, and on the wire with headers; and packets."""
+
+    logical_bytes: int
+    payload_bytes: int
+    wire_bytes: int
+    packets: int
+
+
+class TrafficRow(TypedDict):
+    """What was sent for one (role, collective, dtype), over all ranks and hops."""
+
+    role: str
+    collective: str
+    dtype: str
+    logical_bytes: int
+    payload_bytes: int
+    wire_bytes: int
+    packets: int
+
+
+@dataclass(frozen=True)
+class StepRecord:
+    """One step, as rank 0 saw it."""
+
+    step: int
+    """From 0."""
+    loss: float
+    """Mean over the batch, nats."""
+    lr: float
+    """Learning rate."""
+    grad_norm: float
+    """Global norm before clipping."""
+    step_seconds: float
+    """Wall-clock time of the step; the next two add up to it."""
+    computation_seconds: float
+    """Time outside collectives."""
+    communication_seconds: float
+    """Time in collectives: codec, sockets, and waiting for other ranks."""
+    rank0: Totals
+    """What rank 0 sent in this step."""
+
+
+@dataclass(frozen=True)
+class Summary:
+    """A finished run; bytes are summed over ranks and hops of all steps, and nothing else."""
+
+    preset: str
+    strategy: str
+    engine: str
+    world_size: int
+    steps: int
+    mtu: int
+    reduce_dtype: str
+    parameters: int
+    """Of the model."""
+    padded_parameters: int
+    """With the padding of every unit: what crosses the network."""
+    text_sha256: str
+    """Hash of the training text."""
+    param_hash: str
+    """SHA-256 of the final FP32 master and BF16 parameters."""
+    seconds: float
+    """Wall-clock time of all steps."""
+    totals: Totals
+    by_role: dict[str, Totals]
+    by_collective: dict[str, Totals]
+    rows: list[TrafficRow]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder that was read back."""
+
+    folder: Path
+    summary: Summary
+    steps: list[StepRecord]
+
+    @property
+    def losses(self) -> list[float]:
+        return [record.loss for record in self.steps]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Make `path` hold `text`; nobody ever sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def write_json(path: Path, value: object) -> None:
+    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def claim_folder(folder: Path) -> None:
+    """Create `folder` for a new run.
+
+    Raises:
+        RecordError: there is a run in it already.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("steps.jsonl", "summary.json"):
+        if (folder / name).exists():
+            raise RecordError(f"{folder}: expected a folder without a run; found {name}")
+
+
+def timestamped(name: str) -> Path:
+    """`runs/<name>-<local time>`."""
+    return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+class Recorder:
+    """Writes one run folder; rank 0 has one."""
+
+    def __init__(self, folder: Path, config: RunConfig) -> None:
+        claim_folder(folder)
+        self._folder = folder
+        self._steps = (folder / "steps.jsonl").open("a", encoding="utf-8")
+        write_atomically(folder / "config.toml", to_toml(config))
+
+    def environment(self, *, seed: int, text_sha256: str) -> None:
+        write_json(
+            self._folder / "env.json", environment() | {"seed": seed, "text_sha256": text_sha256}
+        )
+
+    def step(self, record: StepRecord) -> None:
+        # One write of one line: a reader that follows the file never sees a torn one for long.
+        self._steps.write(json.dumps(dataclasses.asdict(record), allow_nan=False) + "\n")
+        self._steps.flush()
+
+    def finish(self, summary: Summary) -> None:
+        self._steps.close()
+        write_json(self._folder / "summary.json", dataclasses.asdict(summary))
+        table = io.StringIO()
+        writer = csv.DictWriter(table, fieldnames=list(TrafficRow.__annotations__))
+        writer.writeheader()
+        writer.writerows(summary.rows)
+        write_atomically(self._folder / "summary.csv", table.getvalue())
+
+
+def read_steps(folder: Path) -> list[StepRecord]:
+    """Every complete line of `steps.jsonl`, also of a run that is still going."""
+    path = folder / "steps.jsonl"
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    return [StepRecord(**json.loads(line)) for line in lines if line.endswith("\n")]
+
+
+def read_run(folder: Path) -> Run:
+    """Read a finished run back.
+
+    Raises:
+        RecordError: a file is missing or is not what `Recorder` writes.
+    """
+    path = folder / "summary.json"
+    try:
+        summary = Summary(**json.loads(path.read_text(encoding="utf-8")))
+        steps = read_steps(folder)
+    except FileNotFoundError:
+        raise RecordError(f"{folder}: expected a finished run; found no summary.json") from None
+    except (json.JSONDecodeError, TypeError) as error:
+        raise RecordError(f"{folder}: expected the files of a run; {error}") from None
+    if len(steps) != summary.steps:
+        raise RecordError(
+            f"{folder}: expected {summary.steps} lines in steps.jsonl; found {len(steps)}"
+        )
+    return Run(folder, summary, steps)
+
+
+def add_up(rows: Iterable[Totals | TrafficRow]) -> Totals:
+    """The sum of the four totals."""
+    listed = list(rows)
+    return Totals(
+        logical_bytes=sum(row["logical_bytes"] for row in listed),
+        payload_bytes=sum(row["payload_bytes"] for row in listed),
+        wire_bytes=sum(row["wire_bytes"] for row in listed),
+        packets=sum(row["packets"] for row in listed),
+    )
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on, as JSON types."""
+    packages = ("wirezip", "torch", "numpy", "numba", "matplotlib")
+    return {
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "versions": {name: _version(name) for name in packages},
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the checkout that the code runs from, `+` if it was edited since; None outside
+    a checkout."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(Path(__file__).parent), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _cpu() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor()

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables and plots of finished runs, made from their folders and from nothing else."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.table import Table
+
+from training.compare import OFF, Comparison
+from training.errors import RecordError
+from training.records import Run, Totals, TrafficRow, add_up, read_run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+STYLE = Path(__file__).with_name("plots.mplstyle")
+
+Key = tuple[str, str, str]
+
+
+def find_runs(folder: Path) -> list[Run]:
+    """The run in `folder`, or every run below it, sorted by path with `null` first in each folder.
+
+    Raises:
+        RecordError: there is none, or one is damaged.
+    """
+    found = sorted(folder.rglob("summary.json"), key=lambda p: (p.parent.parent, _order(p.parent)))
+    if not found:
+        raise RecordError(f"{folder}: expected a run folder or a folder of such; found no run")
+    return [read_run(path.parent) for path in found]
+
+
+def _order(folder: Path) -> tuple[bool, str]:
+    return (folder.name != OFF, folder.name)
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """Bytes by role and collective, compression off against on."""
+    summary = comparison.on.summary
+    table = _table(
+        f"{summary.strategy}, {summary.world_size} ranks, {summary.steps} steps: "
+        f"{OFF} against {summary.engine}",
+        ("tensor role", "collective", "dtype"),
+        ("logical", "payload", "ratio", "wire off", "wire on", "saved"),
+    )
+    off, on = _by_key(comparison.off), _by_key(comparison.on)
+    for key in sorted(on, key=lambda k: -on[k]["logical_bytes"]):
+        table.add_row(*key, *_cells(off.get(key), on[key]))
+    table.add_section()
+    totals = comparison.off.summary.totals, summary.totals
+    table.add_row("all", "", "", *_cells(*totals), style="bold")
+    return table
+
+
+def run_table(runs: Sequence[Run]) -> Table:
+    """One row per run."""
+    table = _table(
+        "runs",
+        ("preset", "strategy", "engine"),
+        ("ranks", "steps", "first loss", "last loss", "s/step", "logical", "ratio", "wire"),
+    )
+    for run in runs:
+        summary, totals = run.summary, run.summary.totals
+        table.add_row(
+            summary.preset,
+            summary.strategy,
+            summary.engine,
+            str(summary.world_size),
+            str(summary.steps),
+            f"{run.losses[0]:.4f}",
+            f"{run.losses[-1]:.4f}",
+            f"{summary.seconds / summary.steps:.3f}",
+            megabytes(totals["logical_bytes"]),
+            _ratio(totals),
+            megabytes(totals["wire_bytes"]),
+        )
+    return table
+
+
+def verdict(comparison: Comparison) -> str:
+    """One line, with rich markup."""
+    difference = comparison.difference
+    if difference is not None:
+        return f"[bold red]NOT IDENTICAL[/]: {difference}"
+    return (
+        f"[bold green]identical[/]: {comparison.on.summary.steps} losses and the final parameters, "
+        f"bit for bit; ratio {comparison.ratio:.3f}, "
+        f"{comparison.saved_percent:.1f} % of wire bytes saved"
+    )
+
+
+def megabytes(count: int) -> str:
+    """`count` bytes in MB (10^6), for people."""
+    return f"{count / 1e6:,.1f} MB"
+
+
+def write_plots(runs: Sequence[Run], folder: Path) -> list[Path]:
+    """Draw `losses.png` and `bytes.png` of `runs` into `folder`; returns their paths."""
+    import matplotlib as mpl
+
+    # Drawing to files needs no display.
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt
+
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with plt.style.context(STYLE):
+        for name, draw in (("losses", draw_losses), ("bytes", draw_bytes)):
+            figure, axes = plt.subplots()
+            draw(axes, runs)
+            path = folder / f"{name}.png"
+            _save(figure, path)
+            plt.close(figure)
+            paths.append(path)
+    return paths
+
+
+def draw_losses(axes: "Axes", runs: Sequence[Run]) -> None:
+    """Loss curves over each other: the baseline wide and pale below the others."""
+    for run in runs:
+        baseline = run.summary.engine == OFF
+        axes.plot(
+            [record.step for record in run.steps],
+            run.losses,
+            label=_label(run),
+            linewidth=5 if baseline else 1.2,
+            alpha=0.5 if baseline else 1.0,
+        )
+    axes.set(title="Training loss", xlabel="step", ylabel="nats per byte")
+    axes.legend()
+
+
+def draw_bytes(axes: "Axes", runs: Sequence[Run]) -> None:
+    """Bytes on the wire by role and collective, one bar per run."""
+    tables = [_by_key(run) for run in runs]
+    keys = sorted({key for table in tables for key in table}, key=lambda k: _largest(tables, k))
+    height = 0.8 / len(runs)
+    for index, (run, table) in enumerate(zip(runs, tables, strict=True)):
+        # Bars grow upwards from the bottom; the first run is to be on top.
+        offset = (len(runs) - 1) / 2 - index
+        positions = [place + offset * height for place in range(len(keys))]
+        sizes = [table[key]["wire_bytes"] / 1e6 if key in table else 0.0 for key in keys]
+        bars = axes.barh(positions, sizes, height=height * 0.9, label=_label(run))
+        axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
+    axes.set_yticks(range(len(keys)), [f"{role}\n{name} {dtype}" for role, name, dtype in keys])
+    axes.set(title="Bytes on the wire, headers included", xlabel="MB over all ranks and steps")
+    axes.grid(axis="y", visible=False)
+    axes.legend()
+
+
+def print_comparison(console: Console, comparison: Comparison) -> None:
+    """The table and the verdict."""
+    console.print(comparison_table(comparison))
+    console.print(verdict(comparison), soft_wrap=True)
+
+
+def _save(figure: "Figure", path: Path) -> None:
+    partial = path.with_name(f".{path.name}")
+    figure.savefig(partial, format="png")
+    partial.replace(path)
+
+
+def _label(run: Run) -> str:
+    summary = run.summary
+    return (
+        f"{summary.strategy}, compression off"
+        if summary.engine == OFF
+        else (f"{summary.strategy}, {summary.engine}")
+    )
+
+
+def _by_key(run: Run) -> dict[Key, TrafficRow]:
+    return {(row["role"], row["collective"], row["dtype"]): row for row in run.summary.rows}
+
+
+def _largest(tables: list[dict[Key, TrafficRow]], key: Key) -> int:
+    return max(table[key]["wire_bytes"] for table in tables if key in table)
+
+
+def _table(title: str, labels: Sequence[str], numbers: Sequence[str]) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in labels:
+        table.add_column(name)
+    for name in numbers:
+        table.add_column(name, justify="right")
+    return table
+
+
+def _cells(off: Totals | TrafficRow | None, on: Totals | TrafficRow) -> list[str]:
+    before = off["wire_bytes"] if off else 0
+    saved = f"{100 * (1 - on['wire_bytes'] / before):.1f} %" if before else "-"
+    return [
+        megabytes(on["logical_bytes"]),
+        megabytes(on["payload_bytes"]),
+        _ratio(add_up([on])),
+        megabytes(before),
+        megabytes(on["wire_bytes"]),
+        saved,
+    ]
+
+
+def _ratio(totals: Totals) -> str:
+    payload = totals["payload_bytes"]
+    return f"{totals['logical_bytes'] / payload:.3f}" if payload else "-"

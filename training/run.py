@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of a run: what `torchrun` starts, on one machine or many.
+
+    torchrun --standalone --nproc-per-node 4 -m training.run --preset demo-zero2
+    torchrun --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr HOST --master-port 29500 \\
+        -m training.run --preset demo-zero2
+
+Rank 0 writes the run folder. `wirezip train` starts local ranks without torchrun.
+"""
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import tyro
+
+from codec.errors import WirezipError
+from training import config
+from training.config import EngineName, StrategyName
+from training.errors import ConfigError, TrainingError
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Train one rank; RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT come from torchrun."""
+
+    preset: str
+    """Name of a preset, or path of a TOML file."""
+    strategy: StrategyName | None = None
+    """Instead of the preset's."""
+    engine: EngineName | None = None
+    """Instead of the preset's."""
+    steps: int | None = None
+    """Instead of the preset's."""
+    seed: int | None = None
+    """Instead of the preset's."""
+    out: Path | None = None
+    """Run folder of rank 0; by default runs/PRESET-ENGINE-TIME."""
+
+
+def main() -> int:
+    """Exit status 0 when the run finished."""
+    arguments = tyro.cli(Arguments, prog="python -m training.run")
+    # Before torch is imported. Ranks share cores, and a thread that spins takes another rank's.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    launched = "WIREZIP_STORE_FD" in os.environ
+    if launched:
+        _die_with_parent()
+    # Our launcher gives every rank a log file; under torchrun they share a terminal.
+    speaks = launched or os.environ.get("RANK", "0") == "0"
+    logging.basicConfig(
+        level=logging.INFO if speaks else logging.WARNING, format="%(message)s", stream=sys.stderr
+    )
+    try:
+        run = config.override(
+            config.load(arguments.preset),
+            strategy=arguments.strategy,
+            engine=arguments.engine,
+            steps=arguments.steps,
+            seed=arguments.seed,
+            world_size=_world_size(),
+        )
+        os.environ["WIREZIP_ENGINE"] = run.network.engine
+        os.environ["WIREZIP_MTU"] = str(run.network.mtu)
+
+        from training.rank import train_rank
+
+        train_rank(run, arguments.out)
+    except (TrainingError, WirezipError) as error:
+        sys.stderr.write(f"error: {type(error).__name__}: {error}\n")
+        return 1
+    return 0
+
+
+def _world_size() -> int:
+    text = os.environ.get("WORLD_SIZE")
+    if text is None or "RANK" not in os.environ:
+        raise ConfigError(
+            "RANK and WORLD_SIZE: expected in the environment; found neither: start ranks with "
+            "`torchrun --standalone --nproc-per-node N -m training.run` or `wirezip train`"
+        )
+    return int(text)
+
+
+def _die_with_parent() -> None:
+    """Have Linux end this rank when the launcher is killed and cannot do it itself."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
