@@ -820,14 +820,11 @@ class ReferenceEngine:
             payload = packets.payload[at : at + length].tobytes()
             expected = min(block_bytes, out.size - start)
             block_phase = (phase - start) % element.width_bytes
+            bare_block = bare and mode == Mode.RAW
             try:
-                if bare and mode == Mode.RAW:
-                    if len(payload) != expected:
-                        raise CorruptFrame(f"expected {expected} bytes; found {len(payload)}")
-                    block = payload
-                else:
-                    check_frame(payload, element, expected, block_phase, bare=bare)
-                    block = decode_frame(payload)
+                block = decode_payload(
+                    payload, element, expected, block_phase, bare=bare, bare_block=bare_block
+                )
             except FrameError as error:
                 raise type(error)(f"block {i}: {error}") from None
             out[start : start + expected] = np.frombuffer(block, np.uint8)
@@ -835,19 +832,43 @@ class ReferenceEngine:
             at += length
 
 
-def check_frame(
-    frame: bytes, element: ElementType, block_bytes: int, phase: int, *, bare: bool
-) -> None:
-    """Raise `CorruptFrame` unless the frame is of the block that is expected (section 11)."""
-    header = parse_header(frame)
+def decode_payload(
+    payload: bytes,
+    element: ElementType,
+    block_bytes: int,
+    phase: int,
+    *,
+    bare: bool,
+    bare_block: bool,
+) -> bytes:
+    """The block of a payload, which must be the one that the receiver expects (section 11).
+
+    Args:
+        bare: the payload comes from a packet, so a frame in it is shorter than its block.
+        bare_block: the payload is the block itself.
+
+    Raises:
+        FrameError: it is another block, or not valid.
+    """
+    if bare_block:
+        if len(payload) != block_bytes:
+            raise CorruptFrame(f"packet: expected {block_bytes} bytes; found {len(payload)}")
+        return payload
+    header = parse_header(payload)
     if header.element != element:
-        raise CorruptFrame(f"expected element type {element.name}; found {header.element.name}")
+        raise CorruptFrame(f"header: expected type {element.name}; found {header.element.name}")
     if header.block_bytes != block_bytes:
-        raise CorruptFrame(f"expected a block of {block_bytes} bytes; found {header.block_bytes}")
+        raise CorruptFrame(
+            f"header: expected a block of {block_bytes} bytes; found {header.block_bytes}"
+        )
     if header.mode >= Mode.CODED and header.phase != phase:
-        raise CorruptFrame(f"expected phase {phase}; found {header.phase}")
-    if bare and (header.mode == Mode.RAW or len(frame) >= block_bytes):
-        raise CorruptFrame(f"expected a frame shorter than its block; found {len(frame)} bytes")
+        raise CorruptFrame(f"header: expected phase {phase}; found {header.phase}")
+    if bare and (header.mode == Mode.RAW or len(payload) >= block_bytes):
+        raise CorruptFrame(
+            f"packet: expected a frame shorter than {block_bytes} bytes; "
+            f"found {header.mode.name.lower()}, {len(payload)} bytes"
+        )
+    return decode_frame(payload)
 
 
 ENGINE = ReferenceEngine()

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CRC-32C of a block and its header (`docs/format.md`, section 5).
+
+The processor's instruction takes three clocks for eight bytes but starts one every clock, so blocks
+of the usual sizes are summed in four quarters at a time and joined by a table.
+"""
+
+import numpy as np
+from numba import njit
+
+from codec.format import CRC_INIT, CRC_POLYNOMIAL
+from codec.kernels.intrinsics import crc32c_word, load64
+
+U64 = np.uint64
+
+
+def _shift_table(size):
+    """uint32 `(4, 256)`: what `size` zero bytes make of each byte of a CRC state."""
+    states = np.uint32(1) << np.arange(32, dtype=np.uint32)
+    for _ in range(8 * size):
+        states = states >> 1 ^ np.where(states & 1, CRC_POLYNOMIAL, 0).astype(np.uint32)
+    byte = np.arange(256, dtype=np.uint32)
+    table = np.zeros((4, 256), np.uint32)
+    for place in range(4):
+        for bit in range(8):
+            table[place] ^= np.where(byte >> bit & 1, states[8 * place + bit], 0).astype(np.uint32)
+    return table
+
+
+_SHIFT_256 = _shift_table(256)
+_SHIFT_1024 = _shift_table(1024)
+
+
+@njit(nogil=True, cache=True)
+def crc_header(state, low, high, long):
+    """Finish a CRC: add the header's two words (CRC field zero) to the state after the block."""
+    state = crc32c_word(state, low)
+    if long:
+        state = crc32c_word(state, high)
+    return state ^ U64(CRC_INIT)
+
+
+@njit(nogil=True, cache=True)
+def crc_block(data, size):
+    """CRC state after the first `size` bytes of `data`, a multiple of 64."""
+    if size == 4096:
+        return _quarters(data, 1024, _SHIFT_1024)
+    if size == 1024:
+        return _quarters(data, 256, _SHIFT_256)
+    state = U64(CRC_INIT)
+    for i in range(0, size, 8):
+        state = crc32c_word(state, load64(data, i))
+    return state
+
+
+@njit(nogil=True, cache=True)
+def _quarters(data, quarter, table):
+    a, b, c, d = U64(CRC_INIT), U64(0), U64(0), U64(0)
+    for i in range(0, quarter, 8):
+        a = crc32c_word(a, load64(data, i))
+        b = crc32c_word(b, load64(data, i + quarter))
+        c = crc32c_word(c, load64(data, i + 2 * quarter))
+        d = crc32c_word(d, load64(data, i + 3 * quarter))
+    return _shift(_shift(_shift(a, table) ^ b, table) ^ c, table) ^ d
+
+
+@njit(nogil=True, cache=True)
+def _shift(state, table):
+    byte = U64(255)
+    return U64(
+        table[0, state & byte]
+        ^ table[1, (state >> U64(8)) & byte]
+        ^ table[2, (state >> U64(16)) & byte]
+        ^ table[3, (state >> U64(24)) & byte]
+    )

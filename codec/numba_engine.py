@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Numba engine: raw, constant and coded frames of every element type, at memory-like speed.
+
+The loops are in `codec.kernels`. They work on addresses, so that read-only and misaligned buffers
+need no copy and no kernel of their own; this file checks what they rely on.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codec import reference
+from codec.elements import ElementType
+from codec.engine import U8, Packets, block_lengths, check_packets, check_request
+from codec.errors import (
+    CorruptFrame,
+    FrameError,
+    InvalidInput,
+    ReferenceMismatch,
+    UnsupportedFrame,
+)
+from codec.format import SHORT_HEADER_BYTES, Mode
+from codec.kernels.decode import OK, decode_blocks
+from codec.kernels.encode import encode_blocks
+
+
+def encoded_bytes_max(total_bytes: int, block_bytes: int) -> int:
+    """The most bytes that the frames of a buffer can take."""
+    return total_bytes + SHORT_HEADER_BYTES * -(-total_bytes // block_bytes)
+
+
+def encode_into(
+    data: U8,
+    element: ElementType,
+    block_bytes: int,
+    out: U8,
+    lengths: NDArray[np.int32],
+    modes: NDArray[np.uint8],
+    *,
+    phase: int = 0,
+    bare: bool = False,
+) -> int:
+    """`NumbaEngine.encode` into the caller's arrays; returns the bytes written to `out`.
+
+    Args:
+        out: uint8, at least `encoded_bytes_max(data.size, block_bytes)`.
+        lengths: int32 `(blocks,)`.
+        modes: uint8 `(blocks,)`.
+
+    Raises:
+        InvalidInput: a wrong type, size or phase, or an array that is too small.
+    """
+    check_request(data, element, block_bytes, phase)
+    blocks = -(-data.size // block_bytes)
+    room = encoded_bytes_max(data.size, block_bytes)
+    if out.size < room or not out.flags.c_contiguous or out.dtype != np.uint8:
+        raise InvalidInput(f"out: expected {room} contiguous bytes; found {out.size} {out.dtype}")
+    for name, array, dtype in (("lengths", lengths, np.int32), ("modes", modes, np.uint8)):
+        if array.shape != (blocks,) or array.dtype != dtype or not array.flags.c_contiguous:
+            raise InvalidInput(
+                f"{name}: expected {dtype.__name__} ({blocks},); found {array.shape}"
+            )
+    written = encode_blocks(
+        data.ctypes.data,
+        data.size,
+        int(element),
+        block_bytes,
+        phase,
+        bare,
+        out.ctypes.data,
+        lengths,
+        modes,
+    )
+    return int(written)
+
+
+class NumbaEngine:
+    """See `codec.engine.Engine`. Frames in reference mode are refused as unsupported."""
+
+    name = "numba"
+
+    def encode(
+        self,
+        data: U8,
+        element: ElementType,
+        block_bytes: int,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> Packets:
+        check_request(data, element, block_bytes, phase)
+        blocks = -(-data.size // block_bytes)
+        out = np.empty(encoded_bytes_max(data.size, block_bytes), np.uint8)
+        lengths, modes = np.empty(blocks, np.int32), np.empty(blocks, np.uint8)
+        written = encode_into(
+            data, element, block_bytes, out, lengths, modes, phase=phase, bare=bare
+        )
+        return Packets(out[:written], lengths, modes)
+
+    def decode(
+        self,
+        packets: Packets,
+        element: ElementType,
+        block_bytes: int,
+        out: U8,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+    ) -> None:
+        check_request(out, element, block_bytes, phase)
+        check_packets(packets, block_lengths(out.size, block_bytes).size)
+        # A refused payload is decoded again by the reference, which says what is wrong with it.
+        status, block, offset = decode_blocks(
+            np.ascontiguousarray(packets.payload).ctypes.data,
+            np.ascontiguousarray(packets.lengths, np.int32),
+            np.ascontiguousarray(packets.modes, np.uint8),
+            int(element),
+            block_bytes,
+            phase,
+            bare,
+            out.ctypes.data,
+            out.size,
+        )
+        if status != OK:
+            payload = packets.payload[offset : offset + int(packets.lengths[block])].tobytes()
+            start = block * block_bytes
+            try:
+                reference.decode_payload(
+                    payload,
+                    element,
+                    min(block_bytes, out.size - start),
+                    (phase - start) % element.width_bytes,
+                    bare=bare,
+                    bare_block=bare and packets.modes[block] == Mode.RAW,
+                )
+            except ReferenceMismatch:
+                message = f"block {block}: engine numba does not decode reference mode"
+                raise UnsupportedFrame(message) from None
+            except FrameError as error:
+                raise type(error)(f"block {block}: {error}") from None
+            raise CorruptFrame(f"block {block}: refused with status {status}")
+
+
+ENGINE = NumbaEngine()
