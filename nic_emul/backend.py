@@ -1,0 +1,324 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The torch.distributed backend `wirezip`: torch's calls, translated; nothing else happens here.
+
+torch 2.13 renamed several methods (`_allgather_base` is `all_gather_single`, and so on). Python
+callers use the new names by attribute, C++ callers find either name of some and only the old name of
+others, so both are defined.
+"""
+
+import atexit
+import sys
+import time
+import weakref
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ReduceOp
+
+from nic_emul.autoload import check_torch
+from nic_emul.collectives import Collectives, Operation
+from nic_emul.config import GroupOptions
+from nic_emul.errors import ConfigError, UnsupportedOperation
+from nic_emul.nic import Nic, local_nic
+from nic_emul.point_to_point import PointToPoint
+from nic_emul.transport import Transport
+from nic_emul.work import NicWork, Result, Worker
+
+check_torch()
+
+_SHUTDOWN_S = 10.0
+
+Tensors = list[torch.Tensor]
+
+
+class WirezipGroup(dist.ProcessGroup):
+    """One process group of the backend."""
+
+    def __init__(
+        self,
+        nic: Nic,
+        store: dist.Store,
+        *,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str,
+        options: GroupOptions,
+    ) -> None:
+        super().__init__(rank, size)
+        self._name = name
+        self._store = store
+        self._sequence = 0
+        self._batch: list[NicWork] | None = None
+        self._open = True
+        timeout_s = nic.config.timeout_s or timeout.total_seconds()
+        where = f"rank {rank} of group {name!r}"
+        self._transport = Transport(nic, rank=rank, size=size, timeout_s=timeout_s, name=where)
+        self._collectives = Collectives(self._transport, options)
+        self._point_to_point = PointToPoint(self._transport, options)
+        self._transport.open(store)
+        self._worker = Worker(name, self._transport.fail)
+        _LIVE.add(self)
+
+    # Collectives
+
+    def allreduce(self, tensors: Tensors, opts: Any = None) -> NicWork:
+        op = ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
+        return self._run([self._collectives.all_reduce(t, op) for t in tensors], tensors)
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> NicWork:
+        return self.allreduce(tensors, opts)
+
+    def reduce(self, tensors: Tensors, opts: Any) -> NicWork:
+        root, op = opts.rootRank, opts.reduceOp
+        return self._run([self._collectives.reduce(t, root, op) for t in tensors], tensors)
+
+    def broadcast(self, tensors: Tensors, opts: Any) -> NicWork:
+        root = opts.rootRank
+        return self._run([self._collectives.broadcast(t, root) for t in tensors], tensors)
+
+    def allgather(self, outs: list[Tensors], tensors: Tensors, opts: Any = None) -> NicWork:
+        pairs = zip(outs, tensors, strict=True)
+        steps = [self._collectives.all_gather_list(out, data) for out, data in pairs]
+        return self._run(steps, [out for row in outs for out in row])
+
+    def allgather_coalesced(self, outs: list[Tensors], tensors: Tensors, opts: Any = None) -> NicWork:
+        return self.allgather(outs, tensors, opts)
+
+    def all_gather_single(self, out: torch.Tensor, data: torch.Tensor, opts: Any = None) -> NicWork:
+        return self._run([self._collectives.all_gather(out, data)], out)
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(
+        self, outs: Tensors, tensors: Tensors, opts: Any = None
+    ) -> NicWork:
+        pairs = zip(outs, tensors, strict=True)
+        return self._run([self._collectives.all_gather(out, data) for out, data in pairs], outs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, outs: Tensors, tensors: list[Tensors], opts: Any = None) -> NicWork:
+        op = _reduce_op(opts)
+        pairs = zip(outs, tensors, strict=True)
+        steps = [self._collectives.reduce_scatter_list(out, parts, op) for out, parts in pairs]
+        return self._run(steps, outs)
+
+    def reduce_scatter_single(
+        self, out: torch.Tensor, data: torch.Tensor, opts: Any = None
+    ) -> NicWork:
+        return self._run([self._collectives.reduce_scatter(out, data, _reduce_op(opts))], out)
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outs: Tensors, tensors: Tensors, opts: Any = None
+    ) -> NicWork:
+        op = _reduce_op(opts)
+        pairs = zip(outs, tensors, strict=True)
+        steps = [self._collectives.reduce_scatter(out, data, op) for out, data in pairs]
+        return self._run(steps, outs)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def alltoall(self, outs: Tensors, tensors: Tensors, opts: Any = None) -> NicWork:
+        return self._run([self._collectives.all_to_all(outs, tensors)], outs)
+
+    def all_to_all_single(
+        self,
+        out: torch.Tensor,
+        data: torch.Tensor,
+        out_sizes: Sequence[int],
+        data_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> NicWork:
+        # Rows are split; a tensor that is not contiguous has no rows in memory to speak of.
+        target, source = out.detach().contiguous(), data.detach().contiguous()
+        outs = list(target.split(self._row_counts(target, out_sizes)))
+        exchange = self._collectives.all_to_all(
+            outs, list(source.split(self._row_counts(source, data_sizes)))
+        )
+        if out.is_contiguous():
+            return self._run([exchange], out)
+        return self._run([exchange, lambda: _assign(out, target)], out)
+
+    alltoall_base = all_to_all_single
+
+    def gather(self, outs: list[Tensors], tensors: Tensors, opts: Any) -> NicWork:
+        row = outs[0] if outs else []
+        steps = [self._collectives.gather(row, tensors[0], opts.rootRank)]
+        return self._run(steps, row or tensors)
+
+    def scatter(self, outs: Tensors, tensors: list[Tensors], opts: Any) -> NicWork:
+        row = tensors[0] if tensors else []
+        return self._run([self._collectives.scatter(outs[0], row, opts.rootRank)], outs)
+
+    def barrier(self, opts: Any = None) -> NicWork:
+        return self._run([self._collectives.barrier()], torch.zeros(1))
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        self.barrier().wait(timeout)
+
+    # Point to point
+
+    def send(self, tensors: Tensors, peer: int, tag: int = 0) -> NicWork:
+        return self._note(self._point_to_point.send(_single(tensors), peer, tag))
+
+    def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> NicWork:
+        return self._note(self._point_to_point.receive(_single(tensors), peer, tag))
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> NicWork:
+        return self._note(self._point_to_point.receive(_single(tensors), None, tag))
+
+    # Coalescing: operations run in order anyway; the batch has one handle.
+
+    def _start_coalescing(self, device: torch.device) -> None:
+        self._batch = []
+
+    def _end_coalescing(self, device: torch.device) -> NicWork:
+        batch, self._batch = self._batch or [], None
+
+        def wait_for_all() -> None:
+            for work in batch:
+                work.wait()
+
+        return self._worker.submit(wait_for_all, [])
+
+    # What torch asks about a group
+
+    def getBackendName(self) -> str:
+        return "wirezip"
+
+    def name(self) -> str:
+        return "wirezip"
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
+
+    def _set_sequence_number_for_group(self) -> None:
+        self._sequence = 0
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._sequence
+
+    # The end
+
+    def shutdown(self) -> None:
+        """Finish what was submitted, say goodbye to the peers, join every thread."""
+        self._close("")
+
+    def abort(self) -> None:
+        """Like `shutdown`, but peers that still wait for this rank fail."""
+        self._close(f"rank {self.rank()} aborted group {self._name!r}")
+
+    def _close(self, reason: str) -> None:
+        if not self._open:
+            return
+        self._open = False
+        _LIVE.discard(self)
+        deadline = time.monotonic() + (0 if reason else _SHUTDOWN_S)
+        finished = self._worker.stop(deadline)
+        self._point_to_point.drain(deadline)
+        if not finished and not reason:
+            reason = f"rank {self.rank()} left with operations unfinished"
+        self._transport.close(reason)
+        self._point_to_point.join()
+        self._worker.join()
+
+    def _run(self, operations: list[Operation], result: Result) -> NicWork:
+        self._check_open()
+        self._sequence += 1
+
+        def run() -> None:
+            for operation in operations:
+                operation()
+
+        return self._note(self._worker.submit(run, result))
+
+    def _note(self, work: NicWork) -> NicWork:
+        if self._batch is not None:
+            self._batch.append(work)
+        return work
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise UnsupportedOperation(f"group {self._name!r} has been shut down")
+
+    def _row_counts(self, tensor: torch.Tensor, counts: Sequence[int]) -> list[int]:
+        if counts:
+            return list(counts)
+        if not tensor.dim() or tensor.size(0) % self.size():
+            raise UnsupportedOperation(
+                f"all_to_all_single: expected rows that {self.size()} ranks can share; "
+                f"found shape {tuple(tensor.shape)}"
+            )
+        return [tensor.size(0) // self.size()] * self.size()
+
+
+_LIVE: "weakref.WeakSet[WirezipGroup]" = weakref.WeakSet()
+
+
+def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
+    """Make a group; torch calls this with its extended backend API.
+
+    Raises:
+        ConfigError: `pg_options` is something else than `GroupOptions`, or a variable is wrong.
+    """
+    if group_options is None:
+        group_options = GroupOptions()
+    if not isinstance(group_options, GroupOptions):
+        raise ConfigError(f"pg_options: expected nic_emul.GroupOptions; found {group_options!r}")
+    nic = local_nic()
+    ranks = list(backend_options.global_ranks_in_group)
+    rank = backend_options.group_rank
+    nic.set_rank(ranks[rank] if ranks else rank)
+    return WirezipGroup(
+        nic,
+        backend_options.store,
+        rank=rank,
+        size=backend_options.group_size,
+        timeout=backend_options.timeout,
+        name=backend_options.group_id,
+        options=group_options,
+    )
+
+
+def _close_all() -> None:
+    # Threads that are alive when the interpreter goes down would take the process with them.
+    failed = getattr(sys, "last_value", None)
+    for group in list(_LIVE):
+        if failed is None:
+            group.shutdown()
+        else:
+            group._close(f"rank {group.rank()} ended with {type(failed).__name__}: {failed}")
+
+
+atexit.register(_close_all)
+
+
+def _reduce_op(opts: Any) -> object:
+    return ReduceOp.SUM if opts is None else opts.reduceOp
+
+
+def _single(tensors: Tensors) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise UnsupportedOperation(f"send and recv: expected one tensor; found {len(tensors)}")
+    return tensors[0]
+
+
+def _assign(target: torch.Tensor, source: torch.Tensor) -> None:
+    target.detach().copy_(source)

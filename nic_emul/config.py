@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Configuration of a process' NIC (`WIREZIP_*` variables) and of a process group."""
+
+import ipaddress
+import math
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from codec.engine import ENGINE_NAMES
+from nic_emul.errors import ConfigError
+from nic_emul.roles import Role
+
+MTU_CHOICES = (1024, 4096)
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NicConfig:
+    """How the NIC of this process works.
+
+    Attributes:
+        engine: codec engine, one of `codec.engine.ENGINE_NAMES` (`WIREZIP_ENGINE`).
+        mtu: RoCEv2 path MTU in bytes, 1024 or 4096: the payload of a full packet
+            (`WIREZIP_MTU`).
+        timeout_s: seconds without progress after which a peer counts as hung; None takes the
+            timeout of the process group (`WIREZIP_TIMEOUT_S`).
+        counters_dir: folder where each rank writes its counters at shutdown (`WIREZIP_COUNTERS`).
+        host: address that this rank listens on; None derives it from the master's address
+            (`WIREZIP_HOST`).
+    """
+
+    engine: str = "numba"
+    mtu: int = 4096
+    timeout_s: float | None = None
+    counters_dir: Path | None = None
+    host: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.engine not in ENGINE_NAMES:
+            raise ConfigError(
+                f"WIREZIP_ENGINE: expected one of {', '.join(ENGINE_NAMES)}; found {self.engine!r}"
+            )
+        if self.mtu not in MTU_CHOICES:
+            raise ConfigError(f"WIREZIP_MTU: expected one of {MTU_CHOICES}; found {self.mtu}")
+        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
+            raise ConfigError(f"WIREZIP_TIMEOUT_S: expected seconds > 0; found {self.timeout_s}")
+        if self.host is not None:
+            _check_host(self.host)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "NicConfig":
+        """Read the `WIREZIP_*` variables; an empty value counts as not set.
+
+        Raises:
+            ConfigError: a value means nothing; the message names the variable.
+        """
+        found = {name: text for name, text in environment.items() if text.strip()}
+        default = cls()
+        counters = found.get("WIREZIP_COUNTERS")
+        timeout = found.get("WIREZIP_TIMEOUT_S")
+        return cls(
+            engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
+            mtu=int(_number("WIREZIP_MTU", found.get("WIREZIP_MTU", str(default.mtu)), int)),
+            timeout_s=None if timeout is None else _number("WIREZIP_TIMEOUT_S", timeout, float),
+            counters_dir=None if counters is None else Path(counters),
+            host=found.get("WIREZIP_HOST"),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupOptions:
+    """Options of one process group: `dist.new_group(..., pg_options=GroupOptions(role=...))`.
+
+    Attributes:
+        role: what the group's floating-point tensors are; None takes the default of each
+            collective (`nic_emul.roles.resolve_role`).
+    """
+
+    role: Role | None = None
+
+    def __post_init__(self) -> None:
+        if self.role is not None and not isinstance(self.role, Role):
+            raise ConfigError(f"GroupOptions.role: expected a Role or None; found {self.role!r}")
+
+
+def listen_host(config: NicConfig, environment: Mapping[str, str]) -> str:
+    """The one local address to listen on.
+
+    The configured host, else loopback when the master is on loopback or not named, else the
+    address of the interface that leads to the master.
+    """
+    if config.host is not None:
+        return config.host
+    master = environment.get("MASTER_ADDR", "").strip()
+    if not master:
+        return LOOPBACK
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Connecting a datagram socket sends nothing; it only picks the route.
+            probe.connect((master, 9))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ConfigError(
+            f"MASTER_ADDR: expected an address that this host can reach; found {master!r} ({error})"
+        ) from error
+
+
+def _number(name: str, text: str, kind: type[int] | type[float]) -> float:
+    try:
+        return kind(text)
+    except ValueError as error:
+        raise ConfigError(f"{name}: expected a number; found {text!r}") from error
+
+
+def _check_host(host: str) -> None:
+    try:
+        ipaddress.IPv4Address(host)
+    except ValueError as error:
+        raise ConfigError(f"WIREZIP_HOST: expected an IPv4 address; found {host!r}") from error

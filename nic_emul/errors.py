@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every error that the emulated NIC raises. All derive from `WirezipError` through `NicError`."""
+
+from codec.errors import WirezipError
+
+
+class NicError(WirezipError):
+    """Base class: catch this to catch everything `nic_emul` raises on purpose."""
+
+
+class ConfigError(NicError, ValueError):
+    """A `WIREZIP_*` variable or an option has a value that means nothing."""
+
+
+class UnsupportedTorch(NicError, RuntimeError):
+    """The installed torch is outside the range that the backend was written for."""
+
+
+class UnsupportedOperation(NicError, ValueError):
+    """A collective was asked for with arguments that it has no meaning for."""
+
+
+class TransportError(NicError, ConnectionError):
+    """Base class of what goes wrong between ranks. The first one ends the job on every rank."""
+
+
+class PeerLost(TransportError):
+    """A peer died, left, or refused the connection."""
+
+
+class PeerFailed(TransportError):
+    """A peer reported an error of its own; `reason` is the first error of the job."""
+
+    def __init__(self, peer: str, reason: str) -> None:
+        super().__init__(f"{peer} passed on: {reason}")
+        self.reason = reason
+
+
+class PeerTimeout(TransportError, TimeoutError):
+    """A peer made no progress for as long as the timeout allows."""
+
+
+class ProtocolError(TransportError):
+    """Bytes from a peer are not what this version of the protocol sends."""
+
+
+class AuthenticationError(TransportError):
+    """Whoever is at the other end of a connection does not know the job's secret."""
+
+
+class CorruptMessage(ProtocolError):
+    """A message fails its checksum, or its frames do not decode."""
+
+
+class CollectiveMismatch(TransportError):
+    """Ranks disagree about which collective is running, or about its size, type or role."""
+
+
+class JobFailed(TransportError):
+    """This process has already failed; the message repeats the first error."""

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One direction between two ranks: a sending end with its own thread, and a receiving end.
+
+A link is a TCP connection. Messages flow one way; short notes flow back: clear-to-send, goodbye,
+abort. The sender thread encodes and sends while the thread that called `post` receives and reduces,
+and so a ring never waits for a full socket buffer. Its notes are read by the group's monitor
+(`transport.py`), and so a dead receiver is noticed also by a sender that has nothing to send.
+"""
+
+import contextlib
+import queue
+import select
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codec.engine import Packets
+from codec.errors import FrameError
+from nic_emul.errors import CorruptMessage, JobFailed, PeerLost, PeerTimeout
+from nic_emul.message import (
+    HEADER_BYTES,
+    Header,
+    Kind,
+    Traffic,
+    body_crc,
+    check_header,
+    pack_table,
+    unpack_table,
+)
+from nic_emul.nic import Nic
+from nic_emul.sockets import close_abruptly, receive_into, send_all, set_blocking
+
+U8 = NDArray[np.uint8]
+Fail = Callable[[BaseException], None]
+
+
+class Note(IntEnum):
+    """What a receiver tells its sender."""
+
+    CLEAR_TO_SEND = 1
+    GOODBYE = 2
+    ABORT = 3
+
+
+NOTE = struct.Struct("<BxHI")
+NOTE_TEXT_BYTES_MAX = 512
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A message for the sender thread."""
+
+    traffic: Traffic
+    index: int
+    data: U8
+    kind: Kind
+    ticket: int
+    on_sent: Callable[[], None] | None
+
+
+class SendLink:
+    """The sending end of a link to rank `peer` of the group."""
+
+    def __init__(self, nic: Nic, sock: socket.socket, *, peer: int, timeout_s: float, fail: Fail):
+        set_blocking(sock, timeout_s)
+        self.sock = sock
+        self.peer = peer
+        self._name = f"rank {peer}"
+        self._nic = nic
+        self._timeout_s = timeout_s
+        self._fail = fail
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._posted = 0
+        self._sent = 0
+        self._stopped = False
+        self._progress = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name=f"wirezip-send-{peer}", daemon=True)
+        self._thread.start()
+
+    def post(
+        self,
+        traffic: Traffic,
+        *,
+        index: int,
+        data: U8,
+        kind: Kind = Kind.DATA,
+        on_sent: Callable[[], None] | None = None,
+    ) -> int:
+        """Queue message `index` of `traffic`; `data`, uint8 `(n,)`, must not change until it is sent.
+
+        Args:
+            on_sent: called in the link's thread once the message is sent.
+
+        Returns:
+            A ticket for `sent` and `wait`. Tickets of one link rise by one.
+        """
+        with self._progress:
+            self._posted += 1
+            ticket = self._posted
+        self._jobs.put(_Job(traffic, index, data, kind, ticket, on_sent))
+        return ticket
+
+    def sent(self, ticket: int) -> bool:
+        """Whether the buffer of `ticket` may change again."""
+        return self._sent >= ticket
+
+    def wait(self, ticket: int) -> None:
+        """Return once everything up to `ticket` is sent.
+
+        Raises:
+            PeerTimeout: nothing was sent for as long as the timeout.
+            JobFailed: the link failed meanwhile.
+        """
+        with self._progress:
+            while self._sent < ticket:
+                before = self._sent
+                if self._stopped:
+                    raise JobFailed(f"link to {self._name} is closed")
+                moved = self._progress.wait(self._timeout_s)
+                if not moved and self._sent == before:
+                    raise PeerTimeout(f"{self._name} took nothing for {self._timeout_s:g} s")
+
+    def close(self, deadline: float) -> None:
+        """Send what is queued, until `deadline` (`time.monotonic`), then close."""
+        self._jobs.put(None)
+        self._thread.join(max(deadline - time.monotonic(), 0))
+        self.abort()
+        self._thread.join()
+        self.sock.close()
+
+    def abort(self) -> None:
+        """Fail whoever waits for this link, here and at the peer."""
+        with self._progress:
+            self._stopped = True
+            self._progress.notify_all()
+        close_abruptly(self.sock)
+
+    def _run(self) -> None:
+        try:
+            while (job := self._jobs.get()) is not None:
+                self._send(job)
+                with self._progress:
+                    self._sent = job.ticket
+                    self._progress.notify_all()
+                if job.on_sent is not None:
+                    job.on_sent()
+        except Exception as error:
+            with self._progress:
+                stopped = self._stopped
+                self._stopped = True
+                self._progress.notify_all()
+            if not stopped:
+                self._fail(error)
+
+    def _send(self, job: _Job) -> None:
+        header = Header.describe(
+            job.traffic,
+            index=job.index,
+            logical_bytes=job.data.size,
+            block_bytes=self._nic.config.mtu,
+            kind=job.kind,
+        )
+        if job.kind is Kind.ANNOUNCE:
+            send_all(self.sock, [header.pack()], self._name)
+            return
+        packets = self._nic.encode(job.traffic, job.data)
+        table = pack_table(packets)
+        packed = header.with_body(packets.payload.size, body_crc(table, packets.payload)).pack()
+        send_all(self.sock, [packed + table, packets.payload.data], self._name)
+
+
+class RecvLink:
+    """The receiving end of a link from rank `peer` of the group. One thread at a time receives."""
+
+    def __init__(self, nic: Nic, sock: socket.socket, *, peer: int, timeout_s: float):
+        set_blocking(sock, timeout_s)
+        self.sock = sock
+        self.peer = peer
+        self._name = f"rank {peer}"
+        self._nic = nic
+        self._notes = threading.Lock()
+        self._header = bytearray(HEADER_BYTES)
+        self._staging: U8 = np.empty(0, np.uint8)
+
+    def receive(self, traffic: Traffic, *, index: int, out: U8) -> None:
+        """Receive message `index` of `traffic` into `out`, uint8 `(n,)`, n >= 1.
+
+        Raises:
+            PeerLost, PeerTimeout, ProtocolError, CorruptMessage, CollectiveMismatch.
+        """
+        self.receive_body(self.receive_header(), traffic, index=index, out=out)
+
+    def wait(self) -> None:
+        """Return once a message begins, or the connection ends; takes as long as it takes."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        poll.poll()
+
+    def receive_header(self) -> Header:
+        """The next header, whatever it announces; only its checksum has been checked."""
+        receive_into(self.sock, memoryview(self._header), self._name)
+        return Header.unpack(self._header)
+
+    def receive_body(self, header: Header, traffic: Traffic, *, index: int, out: U8) -> None:
+        """Receive what follows `header`, which must announce message `index` of `traffic`."""
+        expected = Header.describe(
+            traffic, index=index, logical_bytes=out.size, block_bytes=self._nic.config.mtu
+        )
+        check_header(header, expected, self._name)
+        table = bytearray(2 * -(-out.size // header.block_bytes))
+        receive_into(self.sock, memoryview(table), self._name)
+        lengths, modes = unpack_table(table, header)
+        # Without a marked packet the payload is the data, and needs no staging.
+        payload = self._stage(header.payload_bytes) if modes.any() else out
+        receive_into(self.sock, payload.data, self._name)
+        if body_crc(table, payload) != header.body_crc:
+            raise CorruptMessage(f"{self._name}: {header}: the checksum of the body is wrong")
+        try:
+            self._nic.decode(traffic, Packets(payload, lengths, modes), out)
+        except FrameError as error:
+            raise CorruptMessage(f"{self._name}: {header}: {error}") from error
+
+    def notify(self, note: Note, value: int = 0, text: str = "") -> None:
+        """Tell the sender something.
+
+        Raises:
+            PeerLost, PeerTimeout.
+        """
+        data = text.encode()[:NOTE_TEXT_BYTES_MAX]
+        with self._notes:
+            send_all(self.sock, [NOTE.pack(note, len(data), value) + data], self._name)
+
+    def leave(self, note: Note, text: str = "") -> None:
+        """Tell the sender that nothing more is received, if it is still there to hear it."""
+        with contextlib.suppress(PeerLost, PeerTimeout):
+            self.notify(note, text=text)
+        close_abruptly(self.sock)
+
+    def close(self) -> None:
+        """Release the socket; `leave` comes first."""
+        self.sock.close()
+
+    def _stage(self, size: int) -> U8:
+        if self._staging.size < size:
+            self._staging = np.empty(size, np.uint8)
+        return self._staging[:size]

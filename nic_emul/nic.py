@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The emulated NIC of this process: policy, engine and counters, shared by all process groups."""
+
+import atexit
+import json
+import os
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codec.engine import Packets, get_engine
+from nic_emul import policy
+from nic_emul.config import NicConfig, listen_host
+from nic_emul.counters import Counters, split_modes
+from nic_emul.failure import FailStop
+from nic_emul.message import Traffic
+from nic_emul.packets import wire_bytes
+
+U8 = NDArray[np.uint8]
+
+
+class Nic:
+    """Turns the bytes of messages into packets and back, and counts both directions.
+
+    Attributes:
+        config: how it works.
+        counters: what it did.
+        failure: ends the process after the first transport error.
+        host: the address that groups listen on.
+    """
+
+    def __init__(self, config: NicConfig) -> None:
+        """Raises `EngineUnavailable` when the configured engine cannot be had."""
+        self.config = config
+        self.counters = Counters()
+        self.failure = FailStop()
+        self.host = listen_host(config, os.environ)
+        self.rank: int | None = None
+        self._engine = get_engine(config.engine)
+        self._around = get_engine("null")
+
+    def set_rank(self, rank: int) -> None:
+        """Tell the NIC its rank in the job, for the name of its counters file; the first call counts."""
+        if self.rank is None:
+            self.rank = rank
+
+    def encode(self, traffic: Traffic, data: U8) -> Packets:
+        """Cut `data`, uint8 `(n,)`, into packets; sent totals count them."""
+        element = traffic.dtype.element
+        amounts: dict[str, float] = {}
+        if policy.compresses(traffic.role, element, data.size):
+            start = time.perf_counter()
+            packets = self._engine.encode(data, element, self.config.mtu, bare=True)
+            amounts["encode_s"] = time.perf_counter() - start
+        else:
+            packets = self._around.encode(data, element, self.config.mtu, bare=True)
+        amounts |= {
+            "messages": 1,
+            "logical_bytes": data.size,
+            "payload_bytes": packets.payload.size,
+            "wire_bytes": wire_bytes(packets.lengths),
+            "packets": packets.lengths.size,
+        }
+        self.counters.add(traffic.key, amounts | split_modes(packets.modes))
+        return packets
+
+    def decode(self, traffic: Traffic, packets: Packets, out: U8) -> None:
+        """Undo `encode` into `out`, uint8 `(n,)`; received totals count the packets.
+
+        `out` may be the payload itself when no packet is marked: then there is nothing to decode.
+
+        Raises:
+            FrameError: a frame is damaged.
+        """
+        amounts: dict[str, float] = {}
+        marked = int(np.count_nonzero(packets.modes))
+        if marked:
+            start = time.perf_counter()
+            self._engine.decode(packets, traffic.dtype.element, self.config.mtu, out, bare=True)
+            amounts["decode_s"] = time.perf_counter() - start
+        amounts |= {
+            "received_messages": 1,
+            "received_logical_bytes": out.size,
+            "received_payload_bytes": packets.payload.size,
+            "received_wire_bytes": wire_bytes(packets.lengths),
+            "received_packets": packets.lengths.size,
+            "received_marked_packets": marked,
+        }
+        self.counters.add(traffic.key, amounts)
+
+    def write_counters(self) -> Path | None:
+        """Write the totals so far to `counters_dir`, if it is set; returns the file.
+
+        The file is `counters-rank<rank>.json`: `{"rank", "engine", "mtu", "rows": [CounterRow]}`.
+        """
+        folder = self.config.counters_dir
+        if folder is None or self.rank is None:
+            return None
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"counters-rank{self.rank}.json"
+        content = {
+            "rank": self.rank,
+            "engine": self.config.engine,
+            "mtu": self.config.mtu,
+            "rows": [asdict(row) for row in self.counters.rows()],
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n")
+        return path
+
+
+class _Local:
+    """Holds the NIC of this process. There is one, as there is one card in a machine."""
+
+    lock = threading.Lock()
+    nic: Nic | None = None
+
+
+def local_nic() -> Nic:
+    """The NIC of this process, made from the environment on first use.
+
+    Raises:
+        ConfigError: a `WIREZIP_*` variable means nothing.
+        EngineUnavailable: the configured engine cannot be had.
+    """
+    with _Local.lock:
+        if _Local.nic is None:
+            nic = _Local.nic = Nic(NicConfig.from_environment(os.environ))
+            atexit.register(nic.write_counters)
+        return _Local.nic

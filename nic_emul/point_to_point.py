@@ -1,0 +1,325 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sends and receives, matched by tag, with a rendezvous as in NCCL's network transport.
+
+A send announces itself (size, type, tag); the receiver answers "clear to send" when a receive has
+been posted for it, and only then do the data travel, straight into the receiver's memory. So no
+order of sends and receives can fill a buffer and block, nothing is allocated for data that nobody
+waits for, and a receive from any source takes whichever announcement comes first.
+
+Per pair of ranks and tag, sends meet receives in the order in which they were posted.
+"""
+
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from nic_emul.collectives import check_tensors, flatten, put_back
+from nic_emul.config import GroupOptions
+from nic_emul.dtypes import describe
+from nic_emul.errors import (
+    CollectiveMismatch,
+    JobFailed,
+    PeerLost,
+    PeerTimeout,
+    ProtocolError,
+    UnsupportedOperation,
+)
+from nic_emul.hello import Channel
+from nic_emul.links import Note, RecvLink
+from nic_emul.message import Header, Kind, Traffic
+from nic_emul.ring import as_bytes
+from nic_emul.roles import Collective, resolve_role
+from nic_emul.schedule import POINT_TO_POINT_SLICE_BYTES, cut
+from nic_emul.transport import Transport
+from nic_emul.work import NicWork
+
+_ANNOUNCEMENTS_MAX = 65536
+
+
+@dataclass(eq=False)
+class _Send:
+    """A send that has been announced and is not finished."""
+
+    traffic: Traffic
+    flat: torch.Tensor
+    work: NicWork
+    deadline: float
+
+
+@dataclass(eq=False)
+class _Receive:
+    """A receive that has been posted and is not finished."""
+
+    source: int | None
+    traffic: Traffic
+    target: torch.Tensor
+    flat: torch.Tensor
+    work: NicWork
+    deadline: float
+    pieces: list[torch.Tensor] = field(default_factory=list)
+    arrived: int = 0
+
+
+class PointToPoint:
+    """The sends and receives of one rank of a group."""
+
+    def __init__(self, transport: Transport, options: GroupOptions) -> None:
+        self._transport = transport
+        self._options = options
+        self._state = threading.Condition()
+        self._next_number: dict[int, int] = {}
+        self._sends: dict[tuple[int, int], _Send] = {}
+        self._posted: list[_Receive] = []
+        self._announced: dict[int, deque[Header]] = {}
+        self._granted: dict[tuple[int, int], _Receive] = {}
+        self._links: dict[int, RecvLink] = {}
+        self._gone: set[int] = set()
+        self._readers: list[threading.Thread] = []
+        transport.on_opened = self._opened
+        transport.on_clear_to_send = self._clear_to_send
+        transport.on_stopped = self._stopped
+        transport.on_tick = self._check_deadlines
+
+    def send(self, tensor: torch.Tensor, peer: int, tag: int) -> NicWork:
+        """Send `tensor` to rank `peer` of the group; done when its memory may change again."""
+        self._check(tensor, peer)
+        flat = flatten(tensor)
+        with self._state:
+            number = self._next_number.get(peer, 0)
+            self._next_number[peer] = (number + 1) & 0xFFFFFFFF
+            traffic = self._traffic(flat, number, tag)
+            send = _Send(traffic, flat, NicWork([tensor]), self._deadline())
+            self._sends[peer, number] = send
+        if peer == self._transport.rank:
+            self._announce(peer, _announcement(traffic, self._transport.nic.config.mtu))
+            return send.work
+        try:
+            link = self._transport.send_link(peer, Channel.POINT_TO_POINT)
+        except Exception as error:
+            self._transport.fail(error)
+            raise
+        link.post(traffic, index=0, data=np.empty(0, np.uint8), kind=Kind.ANNOUNCE)
+        return send.work
+
+    def receive(self, tensor: torch.Tensor, peer: int | None, tag: int) -> NicWork:
+        """Receive into `tensor` from rank `peer` of the group, None for whoever sends first."""
+        self._check(tensor, self._transport.rank if peer is None else peer)
+        flat = flatten(tensor)
+        receive = _Receive(
+            peer, self._traffic(flat, 0, tag), tensor, flat, NicWork([tensor]), self._deadline()
+        )
+        with self._state:
+            if peer in self._gone:
+                raise PeerLost(f"rank {peer} has left the group")
+            self._posted.append(receive)
+        self._match()
+        return receive.work
+
+    def drain(self, deadline: float) -> None:
+        """Wait until every send is done, or until `deadline` (`time.monotonic`)."""
+        with self._state:
+            while self._sends and (left := deadline - time.monotonic()) > 0:
+                self._state.wait(left)
+
+    def join(self) -> None:
+        """Wait for the reader threads, which end when the transport closes."""
+        for reader in self._readers:
+            reader.join()
+
+    def _check(self, tensor: torch.Tensor, peer: int) -> None:
+        self._transport.nic.failure.check()
+        check_tensors([tensor])
+        if not 0 <= peer < self._transport.size:
+            raise UnsupportedOperation(
+                f"peer: expected rank 0 to {self._transport.size - 1}; found {peer}"
+            )
+
+    def _traffic(self, flat: torch.Tensor, number: int, tag: int) -> Traffic:
+        dtype = describe(flat.dtype)
+        return Traffic(
+            collective=Collective.SEND,
+            role=resolve_role(
+                Collective.SEND, floating=dtype.floating, declared=self._options.role
+            ),
+            dtype=dtype,
+            sequence=number,
+            tag=tag,
+            total_bytes=flat.nbytes,
+        )
+
+    def _deadline(self) -> float:
+        return time.monotonic() + self._transport.timeout_s
+
+    # Receiving side
+
+    def _opened(self, link: RecvLink) -> None:
+        reader = threading.Thread(
+            target=self._read, args=(link,), name=f"wirezip-receive-{link.peer}", daemon=True
+        )
+        with self._state:
+            self._links[link.peer] = link
+            self._readers.append(reader)
+        reader.start()
+
+    def _read(self, link: RecvLink) -> None:
+        try:
+            while True:
+                link.wait()
+                try:
+                    header = link.receive_header()
+                except PeerLost:
+                    self._left(link.peer)
+                    return
+                if header.kind == Kind.ANNOUNCE:
+                    self._announce(link.peer, header)
+                else:
+                    self._take(link, header)
+        except Exception as error:
+            self._transport.fail(error)
+
+    def _announce(self, peer: int, header: Header) -> None:
+        with self._state:
+            waiting = self._announced.setdefault(peer, deque())
+            waiting.append(header)
+            if len(waiting) > _ANNOUNCEMENTS_MAX:
+                raise ProtocolError(f"rank {peer}: more than {_ANNOUNCEMENTS_MAX} sends at once")
+        self._match()
+
+    def _match(self) -> None:
+        """Grant every announced send that a posted receive waits for."""
+        while True:
+            with self._state:
+                found = self._take_match()
+                if found is None:
+                    return
+                peer, header, receive = found
+                receive.traffic = self._traffic(receive.flat, header.sequence, header.tag)
+                receive.pieces = _pieces(receive.flat)
+                if receive.pieces and peer != self._transport.rank:
+                    self._granted[peer, header.sequence] = receive
+            self._grant(peer, header, receive)
+
+    def _take_match(self) -> tuple[int, Header, _Receive] | None:
+        for receive in self._posted:
+            peers = list(self._announced) if receive.source is None else [receive.source]
+            for peer in peers:
+                for header in self._announced.get(peer, ()):
+                    if header.tag == receive.traffic.tag:
+                        self._announced[peer].remove(header)
+                        self._posted.remove(receive)
+                        return peer, header, receive
+        return None
+
+    def _grant(self, peer: int, header: Header, receive: _Receive) -> None:
+        expected = _announcement(receive.traffic, self._transport.nic.config.mtu)
+        if header != expected:
+            error = CollectiveMismatch(f"this rank expected {expected}; rank {peer} sent {header}")
+            receive.work.fail(error)
+            self._transport.fail(error)
+            raise error
+        if peer == self._transport.rank:
+            self._copy(header.sequence, receive)
+            return
+        self._links[peer].notify(Note.CLEAR_TO_SEND, header.sequence)
+        if not receive.pieces:
+            receive.work.complete(peer)
+
+    def _copy(self, number: int, receive: _Receive) -> None:
+        with self._state:
+            send = self._sends.pop((self._transport.rank, number))
+        put_back(receive.target, send.flat)
+        send.work.complete()
+        receive.work.complete(self._transport.rank)
+
+    def _take(self, link: RecvLink, header: Header) -> None:
+        key = (link.peer, header.sequence)
+        receive = self._granted.get(key)
+        if receive is None:
+            raise ProtocolError(f"rank {link.peer} sent data that it was not cleared for: {header}")
+        piece = receive.pieces[receive.arrived]
+        link.receive_body(header, receive.traffic, index=receive.arrived, out=as_bytes(piece))
+        receive.arrived += 1
+        receive.deadline = self._deadline()
+        if receive.arrived == len(receive.pieces):
+            with self._state:
+                del self._granted[key]
+            put_back(receive.target, receive.flat)
+            receive.work.complete(link.peer)
+
+    def _left(self, peer: int) -> None:
+        with self._state:
+            self._gone.add(peer)
+            waiting = [r for (source, _), r in self._granted.items() if source == peer]
+            waiting += [receive for receive in self._posted if receive.source == peer]
+        if waiting:
+            raise PeerLost(f"rank {peer} closed the connection before a send was complete")
+
+    # Sending side
+
+    def _clear_to_send(self, peer: int, number: int) -> None:
+        send = self._sends.get((peer, number))
+        if send is None:
+            raise ProtocolError(f"rank {peer} cleared a send that was never announced: {number}")
+        send.deadline = self._deadline()
+        pieces = _pieces(send.flat)
+        if not pieces:
+            self._sent(peer, number)
+            return
+        link = self._transport.send_link(peer, Channel.POINT_TO_POINT)
+        for index, piece in enumerate(pieces):
+            last = index == len(pieces) - 1
+            link.post(
+                send.traffic,
+                index=index,
+                data=as_bytes(piece),
+                on_sent=(lambda: self._sent(peer, number)) if last else None,
+            )
+
+    def _sent(self, peer: int, number: int) -> None:
+        with self._state:
+            send = self._sends.pop((peer, number))
+            self._state.notify_all()
+        send.work.complete()
+
+    # When something goes wrong
+
+    def _check_deadlines(self) -> None:
+        now = time.monotonic()
+        with self._state:
+            late = [f"a send to rank {peer}" for (peer, _), s in self._sends.items() if s.deadline < now]
+            receives = [*self._posted, *self._granted.values()]
+            late += [f"a receive from {_who(r.source)}" for r in receives if r.deadline < now]
+        if late:
+            self._transport.fail(
+                PeerTimeout(f"{late[0]} made no progress in {self._transport.timeout_s:g} s")
+            )
+
+    def _stopped(self) -> None:
+        error = self._transport.nic.failure.error or JobFailed("the group has been shut down")
+        with self._state:
+            unfinished = [*self._sends.values(), *self._posted, *self._granted.values()]
+            self._sends.clear()
+            self._posted.clear()
+            self._granted.clear()
+            self._state.notify_all()
+        for operation in unfinished:
+            operation.work.fail(error)
+
+
+def _announcement(traffic: Traffic, block_bytes: int) -> Header:
+    return Header.describe(
+        traffic, index=0, logical_bytes=0, block_bytes=block_bytes, kind=Kind.ANNOUNCE
+    )
+
+
+def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
+    elements = POINT_TO_POINT_SLICE_BYTES // flat.itemsize
+    return [flat[low:high] for low, high in cut((0, flat.numel()), elements)]
+
+
+def _who(source: int | None) -> str:
+    return "any rank" if source is None else f"rank {source}"

@@ -1,0 +1,233 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The connections of one process group: addresses, links, and what happens when one breaks.
+
+Every rank listens on one port. When a group is made, each rank connects to the next one, so that
+the members form a closed ring of connections from the start: a rank that dies is noticed by its
+neighbour's monitor, the neighbour fails and is noticed in turn, and so on around the ring, however
+idle the ranks are. All other links open on first use.
+"""
+
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from datetime import timedelta
+
+from torch.distributed import Store
+
+from nic_emul.errors import CollectiveMismatch, PeerFailed, PeerLost, PeerTimeout, ProtocolError
+from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
+from nic_emul.links import Note, RecvLink, SendLink
+from nic_emul.monitor import Monitor
+from nic_emul.nic import Nic
+from nic_emul.sockets import set_blocking
+
+_CLOSE_S = 10.0
+
+
+class Transport:
+    """Opens, keeps and closes the links of one rank of a group.
+
+    Attributes:
+        nic: the NIC behind every link.
+        rank, size: this rank in the group, and the group's size.
+        timeout_s: seconds without progress after which a peer counts as hung.
+    """
+
+    def __init__(self, nic: Nic, *, rank: int, size: int, timeout_s: float, name: str) -> None:
+        self.nic = nic
+        self.rank = rank
+        self.size = size
+        self.timeout_s = timeout_s
+        self._name = name
+        self._connecting = threading.Lock()
+        self._arrival = threading.Condition()
+        self._send_links: dict[tuple[int, Channel], SendLink] = {}
+        self._recv_links: dict[tuple[int, Channel], RecvLink] = {}
+        self._departed: set[int] = set()
+        self._closing = False
+        self._secret = b""
+        self._addresses: list[tuple[str, int]] = []
+        self._monitor: Monitor | None = None
+        # Point-to-point traffic plugs in here (`point_to_point.py`).
+        self.on_opened: Callable[[RecvLink], None] = _ignore
+        self.on_clear_to_send: Callable[[int, int], None] = _ignore
+        self.on_stopped: Callable[[], None] = _ignore
+        self.on_tick: Callable[[], None] = _ignore
+
+    def open(self, store: Store) -> None:
+        """Meet the other ranks through `store` and connect to the next one.
+
+        Raises:
+            PeerTimeout: a rank did not come.
+            PeerLost: a rank came and went.
+        """
+        self.nic.failure.check()
+        self.nic.failure.register(self, self._stop)
+        if self.size == 1:
+            return
+        try:
+            self._secret = _share_secret(store, self.rank, self.timeout_s)
+            self._monitor = Monitor(self, host=self.nic.host, secret=self._secret)
+            self._addresses = _share_address(
+                store, self.rank, self.size, self._monitor.address, self.timeout_s
+            )
+            self._monitor.start()
+            self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
+        except BaseException:
+            self._stop("left while the group was being made")
+            self.nic.failure.unregister(self)
+            raise
+
+    def send_link(self, peer: int, channel: Channel) -> SendLink:
+        """The link to `peer`, opened if it is not open yet.
+
+        Raises:
+            PeerLost, PeerTimeout, AuthenticationError: it cannot be opened.
+        """
+        with self._connecting:
+            link = self._send_links.get((peer, channel))
+            if link is None:
+                link = self._connect(peer, channel)
+            return link
+
+    def recv_link(self, peer: int, channel: Channel) -> RecvLink:
+        """The link from `peer`, which `peer` opens.
+
+        Raises:
+            PeerTimeout: it did not in time.
+            PeerLost: it has left.
+            JobFailed: this process has failed meanwhile.
+        """
+        deadline = time.monotonic() + self.timeout_s
+        with self._arrival:
+            while (link := self._recv_links.get((peer, channel))) is None:
+                self.nic.failure.check()
+                if peer in self._departed:
+                    raise PeerLost(f"rank {peer} has left the group")
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    raise PeerTimeout(f"rank {peer} did not connect in {self.timeout_s:g} s")
+                self._arrival.wait(left)
+            return link
+
+    def fail(self, error: BaseException) -> None:
+        """Report an error of this group, unless the group is being closed anyway."""
+        if not self._closing:
+            self.nic.failure.report(self._name, error)
+
+    def close(self, reason: str = "") -> None:
+        """Send what is queued, say goodbye (or, with a `reason`, abort), and release everything."""
+        self._closing = True
+        deadline = time.monotonic() + _CLOSE_S
+        for send_link in list(self._send_links.values()):
+            send_link.close(deadline)
+        for recv_link in list(self._recv_links.values()):
+            recv_link.leave(Note.ABORT if reason else Note.GOODBYE, reason)
+        self.on_stopped()
+        if self._monitor is not None:
+            self._monitor.stop()
+        for recv_link in list(self._recv_links.values()):
+            recv_link.close()
+        self.nic.failure.unregister(self)
+
+    # Events of the monitor, in its thread.
+
+    def accepted(self, hello: Hello, sock: socket.socket) -> None:
+        key = (hello.source, hello.channel)
+        if hello.mtu != self.nic.config.mtu:
+            sock.close()
+            raise CollectiveMismatch(
+                f"this rank has WIREZIP_MTU {self.nic.config.mtu}; "
+                f"rank {hello.source} has {hello.mtu}"
+            )
+        if hello.target != self.rank or hello.source >= self.size or key in self._recv_links:
+            sock.close()
+            raise ProtocolError(f"rank {self.rank} of {self.size} got an impossible hello: {hello}")
+        link = RecvLink(self.nic, sock, peer=hello.source, timeout_s=self.timeout_s)
+        with self._arrival:
+            self._recv_links[key] = link
+            self._arrival.notify_all()
+        if hello.channel is Channel.POINT_TO_POINT:
+            self.on_opened(link)
+
+    def noted(self, link: SendLink, note: Note, value: int, text: str) -> None:
+        if note is Note.ABORT:
+            self.fail(PeerFailed(f"rank {link.peer}", text))
+        elif note is Note.GOODBYE:
+            with self._arrival:
+                self._departed.add(link.peer)
+                self._arrival.notify_all()
+        else:
+            self.on_clear_to_send(link.peer, value)
+
+    def disconnected(self, link: SendLink) -> None:
+        if link.peer not in self._departed:
+            self.fail(PeerLost(f"rank {link.peer} died or was killed"))
+
+    def ticked(self) -> None:
+        self.on_tick()
+
+    def failed(self, error: BaseException) -> None:
+        self.fail(error)
+
+    def _connect(self, peer: int, channel: Channel) -> SendLink:
+        self.nic.failure.check()
+        try:
+            sock = socket.create_connection(self._addresses[peer], timeout=self.timeout_s)
+        except OSError as error:
+            raise PeerLost(f"rank {peer} cannot be reached: {error}") from error
+        try:
+            set_blocking(sock, self.timeout_s)
+            greet(sock, Hello(self.rank, peer, channel, self.nic.config.mtu), self._secret)
+        except BaseException:
+            sock.close()
+            raise
+        link = SendLink(self.nic, sock, peer=peer, timeout_s=self.timeout_s, fail=self.fail)
+        self._send_links[peer, channel] = link
+        if self._monitor is not None:
+            self._monitor.watch(link)
+        return link
+
+    def _stop(self, reason: str) -> None:
+        self._closing = True
+        for recv_link in list(self._recv_links.values()):
+            recv_link.leave(Note.ABORT, reason)
+        for send_link in list(self._send_links.values()):
+            send_link.abort()
+        with self._arrival:
+            self._arrival.notify_all()
+        self.on_stopped()
+
+
+def _share_secret(store: Store, rank: int, timeout_s: float) -> bytes:
+    """Draw the group's secret on rank 0; everybody gets it through the store."""
+    if rank == 0:
+        store.set("wirezip/secret", secrets.token_hex(SECRET_BYTES))
+    _wait(store, ["wirezip/secret"], timeout_s)
+    return bytes.fromhex(store.get("wirezip/secret").decode())
+
+
+def _share_address(
+    store: Store, rank: int, size: int, address: tuple[str, int], timeout_s: float
+) -> list[tuple[str, int]]:
+    """Publish this rank's address and collect everybody's, in rank order."""
+    store.set(f"wirezip/address/{rank}", json.dumps(address))
+    keys = [f"wirezip/address/{peer}" for peer in range(size)]
+    _wait(store, keys, timeout_s)
+    return [(str(host), int(port)) for host, port in map(json.loads, map(store.get, keys))]
+
+
+def _wait(store: Store, keys: list[str], timeout_s: float) -> None:
+    try:
+        store.wait(keys, timedelta(seconds=timeout_s))
+    except RuntimeError as error:
+        raise PeerTimeout(
+            f"a rank of the group did not come in {timeout_s:g} s ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _ignore(*_: object) -> None:
+    """The default of a hook that nobody has taken."""
