@@ -61,8 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.write(_usage())
         return 0 if given else 2
     if given[0] == "--version":
-        sys.stdout.write(f"wirezip {metadata.version('wirezip')}\n")
-        return 0
+        return _version()
     if given[0] not in COMMANDS:
         return _fail(f"command: expected one of {', '.join(COMMANDS)}; found {given[0]!r}", 2)
     module, name, purpose = COMMANDS[given[0]]
@@ -85,6 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _fail(message: str, status: int) -> int:
     sys.stderr.write(f"wirezip: error: {message}\n")
     return status
+
+
+def _version() -> int:
+    try:
+        sys.stdout.write(f"wirezip {metadata.version('wirezip')}\n")
+    except metadata.PackageNotFoundError:
+        return _fail("version: expected an installed wirezip; found none (pip install -e .)", 2)
+    return 0
 
 
 def _usage() -> str:
@@ -202,8 +209,8 @@ class Demo:
             for name in ("demo-zero2", "demo-zero3")
         ]
         console.print(
-            f"A GPT learns Python's standard library on {configs[0].world_size} ranks. Gradients and "
-            "parameters cross emulated network cards: first as they are, then compressed."
+            f"A GPT learns Python's standard library on {configs[0].world_size} ranks. Gradients "
+            "and parameters cross emulated network cards: first as they are, then compressed."
         )
         comparisons, plots = _compare_all(console, [(c, folder / c.strategy) for c in configs])
         for comparison in comparisons:

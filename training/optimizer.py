@@ -36,8 +36,8 @@ def learning_rate(step: int, *, steps: int, config: OptimizerConfig) -> float:
     if step < config.warmup_steps:
         return config.peak_lr * (step + 1) / config.warmup_steps
     progress = (step - config.warmup_steps) / max(1, steps - 1 - config.warmup_steps)
-    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return config.final_lr + (config.peak_lr - config.final_lr) * cosine
+    fallen = 0.5 * (1 - math.cos(math.pi * progress))
+    return config.peak_lr - (config.peak_lr - config.final_lr) * fallen
 
 
 def clip_factor(norm: float, *, clip_norm: float) -> float:

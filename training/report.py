@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -41,9 +42,9 @@ def comparison_table(comparison: Comparison) -> Table:
     """Bytes by role and collective, compression off against on."""
     summary = comparison.on.summary
     table = _table(
-        f"{summary.strategy}, {summary.world_size} ranks, {summary.steps} steps: "
-        f"{OFF} against {summary.engine}",
-        ("tensor role", "collective", "dtype"),
+        f"{summary.strategy}, {summary.world_size} ranks, {summary.steps} steps, "
+        f"{OFF} against {summary.engine}; MB",
+        ("role", "collective", "dtype"),
         ("logical", "payload", "ratio", "wire off", "wire on", "saved"),
     )
     off, on = _by_key(comparison.off), _by_key(comparison.on)
@@ -58,16 +59,14 @@ def comparison_table(comparison: Comparison) -> Table:
 def run_table(runs: Sequence[Run]) -> Table:
     """One row per run."""
     table = _table(
-        "runs",
-        ("preset", "strategy", "engine"),
-        ("ranks", "steps", "first loss", "last loss", "s/step", "logical", "ratio", "wire"),
+        f"{', '.join(sorted({run.summary.preset for run in runs}))}; MB",
+        ("run",),
+        ("ranks", "steps", "loss", "to", "s/step", "logical", "ratio", "wire"),
     )
     for run in runs:
         summary, totals = run.summary, run.summary.totals
         table.add_row(
-            summary.preset,
-            summary.strategy,
-            summary.engine,
+            f"{summary.strategy} {summary.engine}",
             str(summary.world_size),
             str(summary.steps),
             f"{run.losses[0]:.4f}",
@@ -94,7 +93,7 @@ def verdict(comparison: Comparison) -> str:
 
 def megabytes(count: int) -> str:
     """`count` bytes in MB (10^6), for people."""
-    return f"{count / 1e6:,.1f} MB"
+    return f"{count / 1e6:,.1f}"
 
 
 def write_plots(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -181,7 +180,9 @@ def _largest(tables: list[dict[Key, TrafficRow]], key: Key) -> int:
 
 
 def _table(title: str, labels: Sequence[str], numbers: Sequence[str]) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold")
+    table = Table(
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+    )
     for name in labels:
         table.add_column(name)
     for name in numbers:
