@@ -713,6 +713,10 @@ def _decode_reference(header: Header, sections: _Reader, resident: bytes | None)
             for count, flag in zip(counts, stored, strict=True)
             for _ in range(count)
         ]
+    if max(numbers, default=0) >> 8 * element.width_bytes:
+        raise CorruptFrame(
+            f"values: expected z below {1 << 8 * element.width_bytes}; found {max(numbers)}"
+        )
     values_before = _values(resident, element, shape)
     body = b"".join(
         _unzigzag(z, r, element).to_bytes(element.width_bytes, "little")
@@ -732,11 +736,9 @@ def _decode_gaps(header: Header, sections: _Reader, values: int) -> list[int]:
     if sum(runs) + len(runs) > values:
         raise CorruptFrame(f"gaps: expected at most {values} values; found {sum(runs) + len(runs)}")
     numbers, at = [0] * values, -1
-    for run, z in zip(runs, rest, strict=True):
-        if z + 1 >> 8 * width:
-            raise CorruptFrame(f"gaps: expected z - 1 below {(1 << 8 * width) - 1}; found {z}")
+    for run, less_one in zip(runs, rest, strict=True):
         at += run + 1
-        numbers[at] = z + 1
+        numbers[at] = less_one + 1
     return numbers
 
 

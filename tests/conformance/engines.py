@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The engines under test, what each can do, and one frame at a time through their interface."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from codec import reference
+from codec.elements import ElementType
+from codec.engine import U8, Engine, Packets
+from codec.errors import FrameError, ReferenceMismatch, UnsupportedFrame
+from codec.format import Mode
+
+GUARD = 64
+FILL = 0xA5
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What an engine can do beside raw, constant and coded frames of every element type.
+
+    Attributes:
+        encode_resident: `(block, element, phase, resident) -> frame`, or None without reference
+            mode.
+        decode_resident: `(frame, resident) -> block`, or None without reference mode.
+        without_copy: what a valid frame in reference mode raises where no copy can be given, as in
+            the engine interface.
+    """
+
+    encode_resident: Callable[[bytes, ElementType, int, bytes], bytes] | None
+    decode_resident: Callable[[bytes, bytes | None], bytes] | None
+    without_copy: type[FrameError]
+
+    def error(self, of_reference: type[FrameError]) -> type[FrameError]:
+        """What the engine raises, without a copy, where the reference codec raises this."""
+        return self.without_copy if of_reference is ReferenceMismatch else of_reference
+
+
+CAPABILITIES = {
+    "reference": Capability(
+        encode_resident=reference.encode_frame,
+        decode_resident=reference.decode_frame,
+        without_copy=ReferenceMismatch,
+    ),
+    "numba": Capability(encode_resident=None, decode_resident=None, without_copy=UnsupportedFrame),
+}
+
+
+def encode_one(engine: Engine, block: bytes, element: ElementType, phase: int = 0) -> bytes:
+    """The frame of one block."""
+    packets = engine.encode(as_array(block), element, max(1, len(block)), phase=phase)
+    assert packets.lengths.tolist() == [packets.payload.size]
+    return packets.payload.tobytes()
+
+
+def decode_one(
+    engine: Engine, frame: bytes, element: ElementType, block_bytes: int, phase: int = 0
+) -> bytes:
+    """The block of one frame; fails if a byte beside the block is written to."""
+    memory = np.full(block_bytes + 2 * GUARD, FILL, np.uint8)
+    out = memory[GUARD : GUARD + block_bytes]
+    try:
+        engine.decode(as_packets([frame]), element, block_bytes, out, phase=phase)
+    finally:
+        edges = np.concatenate((memory[:GUARD], memory[GUARD + block_bytes :]))
+        assert np.all(edges == FILL), "written outside the block"
+    return out.tobytes()
+
+
+def outcome(
+    engine: Engine, frame: bytes, element: ElementType, block_bytes: int, phase: int = 0
+) -> bytes | type[FrameError]:
+    """The block, or the class of the error."""
+    try:
+        return decode_one(engine, frame, element, block_bytes, phase)
+    except FrameError as error:
+        return type(error)
+
+
+def as_array(data: bytes) -> U8:
+    return np.frombuffer(data, np.uint8)
+
+
+def as_packets(frames: list[bytes]) -> Packets:
+    """Frames as a receiver holds them, who knows no more than that they are frames."""
+    return Packets(
+        as_array(b"".join(frames)),
+        np.array([len(frame) for frame in frames], np.int32),
+        np.full(len(frames), Mode.CODED, np.uint8),
+    )
