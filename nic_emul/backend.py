@@ -2,8 +2,8 @@
 """The torch.distributed backend `wirezip`: torch's calls, translated; nothing else happens here.
 
 torch 2.13 renamed several methods (`_allgather_base` is `all_gather_single`, and so on). Python
-callers use the new names by attribute, C++ callers find either name of some and only the old name of
-others, so both are defined.
+callers use the new names by attribute, C++ callers find either name of some and only the old name
+of others, so both are defined.
 """
 
 import atexit
@@ -34,7 +34,11 @@ _SHUTDOWN_S = 10.0
 Tensors = list[torch.Tensor]
 
 
-class WirezipGroup(dist.ProcessGroup):
+# To the type checker the base is Any: its stubs demand overloads that nothing in torch calls.
+_Base: Any = dist.ProcessGroup
+
+
+class WirezipGroup(_Base):  # type: ignore[misc]
     """One process group of the backend."""
 
     def __init__(
@@ -43,24 +47,23 @@ class WirezipGroup(dist.ProcessGroup):
         store: dist.Store,
         *,
         rank: int,
-        size: int,
+        job_ranks: Sequence[int],
         timeout: timedelta,
         name: str,
         options: GroupOptions,
     ) -> None:
-        super().__init__(rank, size)
+        super().__init__(rank, len(job_ranks))
         self._name = name
         self._store = store
         self._sequence = 0
         self._batch: list[NicWork] | None = None
         self._open = True
         timeout_s = nic.config.timeout_s or timeout.total_seconds()
-        where = f"rank {rank} of group {name!r}"
-        self._transport = Transport(nic, rank=rank, size=size, timeout_s=timeout_s, name=where)
+        self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
         self._collectives = Collectives(self._transport, options)
         self._point_to_point = PointToPoint(self._transport, options)
         self._transport.open(store)
-        self._worker = Worker(name, self._transport.fail)
+        self._worker = Worker(name, fail=self._transport.fail)
         _LIVE.add(self)
 
     # Collectives
@@ -85,7 +88,9 @@ class WirezipGroup(dist.ProcessGroup):
         steps = [self._collectives.all_gather_list(out, data) for out, data in pairs]
         return self._run(steps, [out for row in outs for out in row])
 
-    def allgather_coalesced(self, outs: list[Tensors], tensors: Tensors, opts: Any = None) -> NicWork:
+    def allgather_coalesced(
+        self, outs: list[Tensors], tensors: Tensors, opts: Any = None
+    ) -> NicWork:
         return self.allgather(outs, tensors, opts)
 
     def all_gather_single(self, out: torch.Tensor, data: torch.Tensor, opts: Any = None) -> NicWork:
@@ -159,7 +164,9 @@ class WirezipGroup(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> NicWork:
         return self._run([self._collectives.barrier()], torch.zeros(1))
 
-    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         self.barrier().wait(timeout)
 
     # Point to point
@@ -189,13 +196,13 @@ class WirezipGroup(dist.ProcessGroup):
 
     # What torch asks about a group
 
-    def getBackendName(self) -> str:
+    def getBackendName(self) -> str:  # noqa: N802 - C++ asks by this name
         return "wirezip"
 
     def name(self) -> str:
         return "wirezip"
 
-    def getGroupName(self) -> str:
+    def getGroupName(self) -> str:  # noqa: N802 - C++ asks by this name
         return self._name
 
     @property
@@ -223,7 +230,7 @@ class WirezipGroup(dist.ProcessGroup):
 
     def abort(self) -> None:
         """Like `shutdown`, but peers that still wait for this rank fail."""
-        self._close(f"rank {self.rank()} aborted group {self._name!r}")
+        self._close(f"{self._transport.name_of(self.rank())} aborted group {self._name!r}")
 
     def _close(self, reason: str) -> None:
         if not self._open:
@@ -232,9 +239,9 @@ class WirezipGroup(dist.ProcessGroup):
         _LIVE.discard(self)
         deadline = time.monotonic() + (0 if reason else _SHUTDOWN_S)
         finished = self._worker.stop(deadline)
-        self._point_to_point.drain(deadline)
-        if not finished and not reason:
-            reason = f"rank {self.rank()} left with operations unfinished"
+        drained = self._point_to_point.drain(deadline)
+        if not (finished and drained) and not reason:
+            reason = f"{self._transport.name_of(self.rank())} left with operations unfinished"
         self._transport.close(reason)
         self._point_to_point.join()
         self._worker.join()
@@ -283,14 +290,15 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
     if not isinstance(group_options, GroupOptions):
         raise ConfigError(f"pg_options: expected nic_emul.GroupOptions; found {group_options!r}")
     nic = local_nic()
-    ranks = list(backend_options.global_ranks_in_group)
     rank = backend_options.group_rank
-    nic.set_rank(ranks[rank] if ranks else rank)
+    # The default group leaves the list empty.
+    ranks = list(backend_options.global_ranks_in_group) or range(backend_options.group_size)
+    nic.set_rank(ranks[rank])
     return WirezipGroup(
         nic,
         backend_options.store,
         rank=rank,
-        size=backend_options.group_size,
+        job_ranks=ranks,
         timeout=backend_options.timeout,
         name=backend_options.group_id,
         options=group_options,
@@ -301,10 +309,7 @@ def _close_all() -> None:
     # Threads that are alive when the interpreter goes down would take the process with them.
     failed = getattr(sys, "last_value", None)
     for group in list(_LIVE):
-        if failed is None:
-            group.shutdown()
-        else:
-            group._close(f"rank {group.rank()} ended with {type(failed).__name__}: {failed}")
+        group._close("" if failed is None else f"{type(failed).__name__} ended a rank: {failed}")
 
 
 atexit.register(_close_all)

@@ -6,6 +6,7 @@ is involved, and returns the operation to run. Operations must run in the same o
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
@@ -14,7 +15,7 @@ from nic_emul.config import GroupOptions
 from nic_emul.dtypes import describe
 from nic_emul.errors import UnsupportedOperation
 from nic_emul.message import Traffic
-from nic_emul.reduce_ops import Reduction, reduction
+from nic_emul.reduce_ops import ReduceCode, Reduction, reduction
 from nic_emul.ring import Exchange
 from nic_emul.roles import Collective, resolve_role
 from nic_emul.transport import Transport
@@ -33,7 +34,7 @@ class Collectives:
         self._size = transport.size
         self._sequence = 0
 
-    def all_reduce(self, tensor: torch.Tensor, op: object) -> Operation:
+    def all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
         """Reduce `tensor` over the group, in place."""
         check_tensors([tensor])
         reduce_op = reduction(op, tensor.dtype, self._size)
@@ -49,16 +50,14 @@ class Collectives:
 
         return run
 
-    def reduce(self, tensor: torch.Tensor, root: int, op: object) -> Operation:
+    def reduce(self, tensor: torch.Tensor, root: int, op: Any) -> Operation:
         """Reduce `tensor` over the group into the root's, in place; the others keep theirs."""
         check_tensors([tensor])
         self._check_rank("root", root)
         reduce_op = reduction(op, tensor.dtype, self._size)
 
         def run() -> None:
-            exchange = self._begin(
-                Collective.REDUCE, tensor, tensor.nbytes, reduce_op, root=root
-            )
+            exchange = self._begin(Collective.REDUCE, tensor, tensor.nbytes, reduce_op, root=root)
             flat = flatten(tensor)
             if self._size == 1:
                 _reduce_alone(flat, reduce_op)
@@ -69,7 +68,7 @@ class Collectives:
 
         return run
 
-    def reduce_scatter(self, out: torch.Tensor, data: torch.Tensor, op: object) -> Operation:
+    def reduce_scatter(self, out: torch.Tensor, data: torch.Tensor, op: Any) -> Operation:
         """Reduce `data`, n parts of `out.numel()` elements; `out` gets part r on rank r."""
         check_tensors([out, data])
         self._check_elements("reduce_scatter input", data.numel(), self._size * out.numel())
@@ -87,7 +86,7 @@ class Collectives:
 
         return run
 
-    def reduce_scatter_list(self, out: torch.Tensor, parts: Tensors, op: object) -> Operation:
+    def reduce_scatter_list(self, out: torch.Tensor, parts: Tensors, op: Any) -> Operation:
         """Reduce `parts`, one tensor per rank of `out.numel()` elements each."""
         check_tensors([out, *parts])
         self._check_elements("reduce_scatter parts", len(parts), self._size)
@@ -149,7 +148,8 @@ class Collectives:
         check_tensors([*outs, *data])
         self._check_elements("all_to_all outputs", len(outs), self._size)
         self._check_elements("all_to_all inputs", len(data), self._size)
-        self._check_elements("all_to_all own part", outs[self._rank].numel(), data[self._rank].numel())
+        own_out, own_data = outs[self._rank], data[self._rank]
+        self._check_elements("all_to_all own part", own_out.numel(), own_data.numel())
 
         def run() -> None:
             exchange = self._begin(Collective.ALL_TO_ALL, data[0], 0)
@@ -213,7 +213,7 @@ class Collectives:
             token = torch.zeros(1, dtype=torch.uint8)
             exchange = self._begin(Collective.BARRIER, token, 1)
             if self._size > 1:
-                ring.all_reduce(exchange, token, reduction(0, token.dtype, self._size))
+                ring.all_reduce(exchange, token, reduction(ReduceCode.SUM, token.dtype, self._size))
 
         return run
 

@@ -9,6 +9,7 @@ of this process, measured; they never mix with modelled NIC time.
 import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,5 +156,5 @@ def aggregate(rows: Iterable[CounterRow]) -> Summary:
     return summary
 
 
-def _typed(row: dict[str, float]) -> dict[str, float]:
+def _typed(row: dict[str, float]) -> dict[str, Any]:
     return {name: amount if name.endswith("_s") else int(amount) for name, amount in row.items()}

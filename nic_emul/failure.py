@@ -2,9 +2,9 @@
 """What happens after the first transport error: everything stops, on every rank.
 
 A collective that failed on one rank cannot be finished on the others, and an exception cannot be
-carried safely through the C++ callers of a Python process group. So, like NCCL's watchdog, a process
-that fails prints one line, closes its connections (which fails its peers, and so on around every
-ring), raises the error in Python callers that wait, and is gone after a short grace period.
+carried safely through the C++ callers of a Python process group. So, like NCCL's watchdog, a
+process that fails prints one line, closes its connections (which fails its peers, and so on around
+every ring), raises the error in Python callers that wait, and is gone after a short grace period.
 """
 
 import os

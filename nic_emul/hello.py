@@ -67,15 +67,14 @@ class Hello:
         return cls(source, target, Channel(channel), mtu)
 
 
-def greet(sock: socket.socket, hello: Hello, secret: bytes) -> None:
-    """Say `hello` on a blocking socket and check the answer.
+def greet(sock: socket.socket, hello: Hello, secret: bytes, peer: str) -> None:
+    """Say `hello` to `peer` on a blocking socket and check the answer.
 
     Raises:
         PeerLost: the listener refused, or is not one of ours.
         PeerTimeout: no answer.
         AuthenticationError: the listener does not know the secret.
     """
-    peer = f"rank {hello.target}"
     packed = hello.pack(secret)
     send_all(sock, [packed], peer)
     answer = bytearray(_MAC_BYTES)

@@ -38,7 +38,7 @@ from nic_emul.nic import Nic
 from nic_emul.sockets import close_abruptly, receive_into, send_all, set_blocking
 
 U8 = NDArray[np.uint8]
-Fail = Callable[[BaseException], None]
+Fail = Callable[[BaseException], object]
 
 
 class Note(IntEnum):
@@ -68,11 +68,20 @@ class _Job:
 class SendLink:
     """The sending end of a link to rank `peer` of the group."""
 
-    def __init__(self, nic: Nic, sock: socket.socket, *, peer: int, timeout_s: float, fail: Fail):
+    def __init__(
+        self,
+        nic: Nic,
+        sock: socket.socket,
+        *,
+        peer: int,
+        name: str,
+        timeout_s: float,
+        fail: Fail,
+    ) -> None:
         set_blocking(sock, timeout_s)
         self.sock = sock
         self.peer = peer
-        self._name = f"rank {peer}"
+        self._name = name
         self._nic = nic
         self._timeout_s = timeout_s
         self._fail = fail
@@ -93,7 +102,7 @@ class SendLink:
         kind: Kind = Kind.DATA,
         on_sent: Callable[[], None] | None = None,
     ) -> int:
-        """Queue message `index` of `traffic`; `data`, uint8 `(n,)`, must not change until it is sent.
+        """Queue message `index` of `traffic`; `data`, uint8 `(n,)`, stays as it is until sent.
 
         Args:
             on_sent: called in the link's thread once the message is sent.
@@ -179,11 +188,13 @@ class SendLink:
 class RecvLink:
     """The receiving end of a link from rank `peer` of the group. One thread at a time receives."""
 
-    def __init__(self, nic: Nic, sock: socket.socket, *, peer: int, timeout_s: float):
+    def __init__(
+        self, nic: Nic, sock: socket.socket, *, peer: int, name: str, timeout_s: float
+    ) -> None:
         set_blocking(sock, timeout_s)
         self.sock = sock
         self.peer = peer
-        self._name = f"rank {peer}"
+        self._name = name
         self._nic = nic
         self._notes = threading.Lock()
         self._header = bytearray(HEADER_BYTES)

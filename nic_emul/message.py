@@ -10,8 +10,8 @@ A message is one slice of one collective, or one slice of a send. On the socket:
 | payload | sum of lengths   | the packets' payloads, back to back                              |
 
 Everything is little-endian. The header's body CRC covers table and payload; it stands for the
-packets' ICRCs, whose bytes `packets.py` counts. A receiver knows what must come next, compares every
-field with it, and only then touches the body, whose size it has bounded by its own buffer.
+packets' ICRCs, whose bytes `packets.py` counts. A receiver knows what must come next, compares
+every field with it, and only then touches the body, whose size it has bounded by its own buffer.
 """
 
 import struct
@@ -53,7 +53,7 @@ class Traffic:
     Attributes:
         collective, role, dtype: what they are counted under.
         sequence: number of the operation in its group, or of the send on its link.
-        operation: reduction, as the value of `ReduceOp.RedOpType`; 0 where nothing is reduced.
+        operation: reduction (`ReduceCode`); 0 where nothing is reduced.
         root: root rank of a rooted collective, else 0.
         tag: tag of a send, else 0.
         total_bytes: size of the whole operation as every rank must see it.
@@ -187,9 +187,10 @@ class Header:
         name = Collective(self.collective).label if known else f"collective {self.collective}"
         role = Role(self.role).label if self.role in Role._value2member_map_ else str(self.role)
         return (
-            f"{name} #{self.sequence} ({label_of(self.dtype)}, role {role}, reduction "
-            f"{self.operation}, root {self.root}, tag {self.tag}, {self.total_bytes} bytes in all), "
-            f"message {self.index} of {self.logical_bytes} bytes in blocks of {self.block_bytes}"
+            f"{name} #{self.sequence} ({label_of(self.dtype)}, role {role}, "
+            f"reduction {self.operation}, root {self.root}, tag {self.tag}, "
+            f"{self.total_bytes} bytes in all), message {self.index} of {self.logical_bytes} bytes "
+            f"in blocks of {self.block_bytes}"
         )
 
 
@@ -212,12 +213,12 @@ def check_header(found: Header, expected: Header, peer: str) -> None:
 def pack_table(packets: Packets) -> bytes:
     """The packet table of a message."""
     marks = (packets.modes != Mode.RAW).astype("<u2") * np.uint16(_MARK)
-    return (packets.lengths.astype("<u2") | marks).tobytes()
+    return bytes((packets.lengths.astype("<u2") | marks).data)
 
 
-def body_crc(table: bytes | memoryview, payload: U8) -> int:
+def body_crc(table: bytes | bytearray, payload: U8) -> int:
     """CRC-32 of table and payload."""
-    return zlib.crc32(payload, zlib.crc32(table))
+    return zlib.crc32(payload.data, zlib.crc32(table))
 
 
 def unpack_table(table: bytes | bytearray, header: Header) -> tuple[NDArray[np.int32], U8]:

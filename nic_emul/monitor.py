@@ -99,8 +99,9 @@ class Monitor:
         def end() -> None:
             self._running = False
 
-        self._command(end)
-        self._thread.join()
+        if self._thread.ident is not None:
+            self._command(end)
+            self._thread.join()
         for stranger in list(self._strangers.values()):
             self._dismiss(stranger)
         self._selector.close()

@@ -44,7 +44,7 @@ class Nic:
         self._around = get_engine("null")
 
     def set_rank(self, rank: int) -> None:
-        """Tell the NIC its rank in the job, for the name of its counters file; the first call counts."""
+        """Tell the NIC its rank in the job, for its counters file; the first call counts."""
         if self.rank is None:
             self.rank = rank
 

@@ -114,16 +114,17 @@ class PointToPoint:
         )
         with self._state:
             if peer in self._gone:
-                raise PeerLost(f"rank {peer} has left the group")
+                raise PeerLost(f"{self._name(peer)} has left the group")
             self._posted.append(receive)
         self._match()
         return receive.work
 
-    def drain(self, deadline: float) -> None:
-        """Wait until every send is done, or until `deadline` (`time.monotonic`)."""
+    def drain(self, deadline: float) -> bool:
+        """Wait for every send, until `deadline` (`time.monotonic`); whether all are done."""
         with self._state:
             while self._sends and (left := deadline - time.monotonic()) > 0:
                 self._state.wait(left)
+            return not self._sends
 
     def join(self) -> None:
         """Wait for the reader threads, which end when the transport closes."""
@@ -150,6 +151,9 @@ class PointToPoint:
             tag=tag,
             total_bytes=flat.nbytes,
         )
+
+    def _name(self, peer: int | None) -> str:
+        return "any rank" if peer is None else self._transport.name_of(peer)
 
     def _deadline(self) -> float:
         return time.monotonic() + self._transport.timeout_s
@@ -186,7 +190,9 @@ class PointToPoint:
             waiting = self._announced.setdefault(peer, deque())
             waiting.append(header)
             if len(waiting) > _ANNOUNCEMENTS_MAX:
-                raise ProtocolError(f"rank {peer}: more than {_ANNOUNCEMENTS_MAX} sends at once")
+                raise ProtocolError(
+                    f"{self._name(peer)}: more than {_ANNOUNCEMENTS_MAX} sends at once"
+                )
         self._match()
 
     def _match(self) -> None:
@@ -217,7 +223,9 @@ class PointToPoint:
     def _grant(self, peer: int, header: Header, receive: _Receive) -> None:
         expected = _announcement(receive.traffic, self._transport.nic.config.mtu)
         if header != expected:
-            error = CollectiveMismatch(f"this rank expected {expected}; rank {peer} sent {header}")
+            error = CollectiveMismatch(
+                f"this rank expected {expected}; {self._name(peer)} sent {header}"
+            )
             receive.work.fail(error)
             self._transport.fail(error)
             raise error
@@ -239,7 +247,9 @@ class PointToPoint:
         key = (link.peer, header.sequence)
         receive = self._granted.get(key)
         if receive is None:
-            raise ProtocolError(f"rank {link.peer} sent data that it was not cleared for: {header}")
+            raise ProtocolError(
+                f"{self._name(link.peer)} sent data that it was not cleared for: {header}"
+            )
         piece = receive.pieces[receive.arrived]
         link.receive_body(header, receive.traffic, index=receive.arrived, out=as_bytes(piece))
         receive.arrived += 1
@@ -256,14 +266,16 @@ class PointToPoint:
             waiting = [r for (source, _), r in self._granted.items() if source == peer]
             waiting += [receive for receive in self._posted if receive.source == peer]
         if waiting:
-            raise PeerLost(f"rank {peer} closed the connection before a send was complete")
+            raise PeerLost(f"{self._name(peer)} left before a send of its was complete")
 
     # Sending side
 
     def _clear_to_send(self, peer: int, number: int) -> None:
         send = self._sends.get((peer, number))
         if send is None:
-            raise ProtocolError(f"rank {peer} cleared a send that was never announced: {number}")
+            raise ProtocolError(
+                f"{self._name(peer)} cleared a send that was never announced: {number}"
+            )
         send.deadline = self._deadline()
         pieces = _pieces(send.flat)
         if not pieces:
@@ -290,9 +302,13 @@ class PointToPoint:
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         with self._state:
-            late = [f"a send to rank {peer}" for (peer, _), s in self._sends.items() if s.deadline < now]
+            late = [
+                f"a send to {self._name(peer)}"
+                for (peer, _), s in self._sends.items()
+                if s.deadline < now
+            ]
             receives = [*self._posted, *self._granted.values()]
-            late += [f"a receive from {_who(r.source)}" for r in receives if r.deadline < now]
+            late += [f"a receive from {self._name(r.source)}" for r in receives if r.deadline < now]
         if late:
             self._transport.fail(
                 PeerTimeout(f"{late[0]} made no progress in {self._transport.timeout_s:g} s")
@@ -301,13 +317,14 @@ class PointToPoint:
     def _stopped(self) -> None:
         error = self._transport.nic.failure.error or JobFailed("the group has been shut down")
         with self._state:
-            unfinished = [*self._sends.values(), *self._posted, *self._granted.values()]
+            unfinished = [send.work for send in self._sends.values()]
+            unfinished += [receive.work for receive in (*self._posted, *self._granted.values())]
             self._sends.clear()
             self._posted.clear()
             self._granted.clear()
             self._state.notify_all()
-        for operation in unfinished:
-            operation.work.fail(error)
+        for work in unfinished:
+            work.fail(error)
 
 
 def _announcement(traffic: Traffic, block_bytes: int) -> Header:
@@ -319,7 +336,3 @@ def _announcement(traffic: Traffic, block_bytes: int) -> Header:
 def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
     elements = POINT_TO_POINT_SLICE_BYTES // flat.itemsize
     return [flat[low:high] for low, high in cut((0, flat.numel()), elements)]
-
-
-def _who(source: int | None) -> str:
-    return "any rank" if source is None else f"rank {source}"

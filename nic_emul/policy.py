@@ -10,12 +10,12 @@ MIN_COMPRESSED_BYTES = 256
 def compresses(role: Role, element: ElementType, message_bytes: int) -> bool:
     """Whether a message goes through the engine (True) or around it (False).
 
-    | message                          | engine | reason                                            |
-    |----------------------------------|--------|---------------------------------------------------|
-    | elements without an exponent     | no     | indices, masks, counters: nothing to code         |
-    | role other                       | no     | control traffic; also how a group opts out        |
-    | shorter than 256 bytes           | no     | headers dominate; latency is all that matters     |
-    | everything else                  | yes    | a block that does not shrink travels bare anyway  |
+    | message                      | engine | reason                                           |
+    |------------------------------|--------|--------------------------------------------------|
+    | elements without an exponent | no     | indices, masks, counters: nothing to code        |
+    | role other                   | no     | control traffic; also how a group opts out       |
+    | shorter than 256 bytes       | no     | headers dominate; latency is all that matters    |
+    | everything else              | yes    | a block that does not shrink travels bare anyway |
 
     The first row that applies decides. The decision may differ between sender and receiver without
     harm: every packet is marked.

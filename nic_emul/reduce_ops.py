@@ -4,29 +4,46 @@
 SUM, PRODUCT, MIN, MAX, BAND, BOR and BXOR combine what was received with what is local, rounding to
 the tensor's dtype at every hop. AVG of floating-point elements multiplies every rank's input by 1/n
 (rounded to the dtype) before it is summed, as NCCL does; AVG of integers sums, then divides towards
-zero. PREMUL_SUM multiplies by the caller's factor first. bool is treated as a logical value.
+zero. PREMUL_SUM multiplies by the caller's factor first. bool is a logical value: SUM is "or".
 """
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch.distributed import ReduceOp
 
 from nic_emul.errors import UnsupportedOperation
 
+
+class ReduceCode(enum.IntEnum):
+    """Reductions by the numbers that torch gives them (`ReduceOp.RedOpType`)."""
+
+    SUM = 0
+    AVG = 1
+    PRODUCT = 2
+    MIN = 3
+    MAX = 4
+    BAND = 5
+    BOR = 6
+    BXOR = 7
+    PREMUL_SUM = 8
+
+
 Combine = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
-_COMBINE: dict[int, Combine] = {
-    int(ReduceOp.SUM): lambda received, local, out: torch.add(received, local, out=out),
-    int(ReduceOp.PRODUCT): lambda received, local, out: torch.mul(received, local, out=out),
-    int(ReduceOp.MIN): lambda received, local, out: torch.minimum(received, local, out=out),
-    int(ReduceOp.MAX): lambda received, local, out: torch.maximum(received, local, out=out),
-    int(ReduceOp.BAND): lambda received, local, out: torch.bitwise_and(received, local, out=out),
-    int(ReduceOp.BOR): lambda received, local, out: torch.bitwise_or(received, local, out=out),
-    int(ReduceOp.BXOR): lambda received, local, out: torch.bitwise_xor(received, local, out=out),
+_COMBINE: dict[ReduceCode, Combine] = {
+    ReduceCode.SUM: lambda received, local, out: torch.add(received, local, out=out),
+    ReduceCode.PRODUCT: lambda received, local, out: torch.mul(received, local, out=out),
+    ReduceCode.MIN: lambda received, local, out: torch.minimum(received, local, out=out),
+    ReduceCode.MAX: lambda received, local, out: torch.maximum(received, local, out=out),
+    ReduceCode.BAND: lambda received, local, out: torch.bitwise_and(received, local, out=out),
+    ReduceCode.BOR: lambda received, local, out: torch.bitwise_or(received, local, out=out),
+    ReduceCode.BXOR: lambda received, local, out: torch.bitwise_xor(received, local, out=out),
 }
-_BITWISE = {int(ReduceOp.BAND), int(ReduceOp.BOR), int(ReduceOp.BXOR)}
+_BITWISE = (ReduceCode.BAND, ReduceCode.BOR, ReduceCode.BXOR)
+_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True)
@@ -34,13 +51,13 @@ class Reduction:
     """One reduction over a group, for one dtype.
 
     Attributes:
-        code: value of `ReduceOp.RedOpType`, the same on every rank.
-        combine: `combine(received, local, out)`; `out` may be either.
+        code: the same on every rank.
+        combine: `combine(received, local, out)`; `out` may be either of the others.
         factor: what each rank's input is multiplied by first, already rounded to the dtype.
         divisor: what the sum is divided by at the end (integer AVG).
     """
 
-    code: int
+    code: ReduceCode
     combine: Combine
     factor: float | None = None
     divisor: int | None = None
@@ -51,38 +68,35 @@ class Reduction:
             result.div_(self.divisor, rounding_mode="trunc")
 
 
-def reduction(op: object, dtype: torch.dtype, size: int) -> Reduction:
-    """The reduction that torch's `op` means for `dtype` in a group of `size`.
+def reduction(op: Any, dtype: torch.dtype, size: int) -> Reduction:
+    """The reduction that torch's `op` (a `ReduceOp` or `ReduceOp.RedOpType`) means for `dtype`.
 
     Raises:
-        UnsupportedOperation: torch cannot compute it.
+        UnsupportedOperation: it is not defined for `dtype`, or torch cannot compute it.
     """
-    code = int(op.op if isinstance(op, ReduceOp) else op)  # type: ignore[call-overload]
+    code = ReduceCode(int(getattr(op, "op", op)))
     floating = dtype.is_floating_point or dtype.is_complex
-    _check(op, code, dtype, floating)
-    if code == int(ReduceOp.AVG):
-        combine = _COMBINE[int(ReduceOp.SUM)]
-        if not floating:
-            return Reduction(code, combine, divisor=size)
-        return Reduction(code, combine, factor=_round(1.0 / size, dtype))
-    if code == int(ReduceOp.PREMUL_SUM):
-        factor = op.__getstate__()[1]  # type: ignore[union-attr,index,call-arg]
-        return Reduction(code, _COMBINE[int(ReduceOp.SUM)], factor=_round(float(factor), dtype))
+    _check(code, dtype, floating)
+    if code is ReduceCode.AVG and not floating:
+        return Reduction(code, _COMBINE[ReduceCode.SUM], divisor=size)
+    if code is ReduceCode.AVG:
+        return Reduction(code, _COMBINE[ReduceCode.SUM], factor=_round(1.0 / size, dtype))
+    if code is ReduceCode.PREMUL_SUM:
+        factor = float(op.__getstate__()[1])
+        return Reduction(code, _COMBINE[ReduceCode.SUM], factor=_round(factor, dtype))
     return Reduction(code, _COMBINE[code])
 
 
-def _check(op: object, code: int, dtype: torch.dtype, floating: bool) -> None:
-    averaging = code in (int(ReduceOp.AVG), int(ReduceOp.PREMUL_SUM))
-    if code not in _COMBINE and not averaging:
-        raise UnsupportedOperation(f"reduction: expected a ReduceOp; found {op!r}")
-    if floating and (code in _BITWISE or dtype.itemsize == 1):
-        raise UnsupportedOperation(f"reduction: {op!r} is not defined for {dtype}")
-    if averaging and dtype is torch.bool:
-        raise UnsupportedOperation(f"reduction: {op!r} is not defined for {dtype}")
-    if code == int(ReduceOp.PREMUL_SUM) and not floating:
-        raise UnsupportedOperation(f"reduction: {op!r} is not defined for {dtype}")
-    if dtype in (torch.uint16, torch.uint32, torch.uint64):
-        raise UnsupportedOperation(f"reduction: torch has no arithmetic for {dtype}")
+def _check(code: ReduceCode, dtype: torch.dtype, floating: bool) -> None:
+    defined = not (floating and code in _BITWISE)
+    if code is ReduceCode.AVG:
+        defined = dtype is not torch.bool
+    elif code is ReduceCode.PREMUL_SUM:
+        defined = floating
+    # torch has no arithmetic for these.
+    computed = dtype not in _UNSIGNED and not (floating and dtype.itemsize == 1)
+    if not (defined and computed):
+        raise UnsupportedOperation(f"reduction: {code.name} is not available for {dtype}")
 
 
 def _round(factor: float, dtype: torch.dtype) -> float:

@@ -4,14 +4,14 @@
 Every function runs on all ranks of the group at once, in the group's worker thread. Tensors are
 contiguous and one-dimensional. With rank r of n, all subscripts modulo n:
 
-| operation      | what rank r does, per loop                                                       |
-|----------------|----------------------------------------------------------------------------------|
-| all-reduce     | send chunk r-1; receive, reduce and pass on chunks r-2 ... r+1; complete chunk r  |
-|                | and pass it on; receive and pass on chunks r-1 ... r+2; receive chunk r+1         |
-| reduce-scatter | the first half of that: chunk c starts at rank c+1 and is complete at rank c      |
-| all-gather     | send chunk r; receive and pass on chunks r-1 ... r+2; receive chunk r+1           |
-| broadcast      | pass on from the root around the ring, in a chain of slices                       |
-| reduce         | chain from the root's successor around the ring to the root                       |
+| operation      | what rank r does, per loop                                                      |
+|----------------|---------------------------------------------------------------------------------|
+| all-reduce     | send chunk r-1; receive, reduce, pass on chunks r-2 ... r+1; complete chunk r   |
+|                | and pass it on; receive and pass on chunks r-1 ... r+2; receive chunk r+1       |
+| reduce-scatter | the first half of that: chunk c starts at rank c+1 and is complete at rank c    |
+| all-gather     | send chunk r; receive and pass on chunks r-1 ... r+2; receive chunk r+1         |
+| broadcast      | pass on from the root around the ring, in a chain of slices                     |
+| reduce         | chain from the root's successor around the ring to the root                     |
 
 So chunk c is summed in the order c+1, c+2, ..., c: each rank computes `received + local`.
 """
@@ -159,7 +159,7 @@ def reduce_scatter(
 
 
 def all_gather(exchange: Exchange, out: torch.Tensor) -> None:
-    """Gather parts: rank r's part of `out`, `(n * part,)`, is in place and is sent to all others."""
+    """Gather parts: rank r's part of `out`, `(n * part,)`, is in place and goes to all others."""
     rank, size = exchange.rank, exchange.size
     count = out.numel() // size
     for start, stop in loops(count, RING, out.itemsize):
@@ -249,9 +249,7 @@ def _all_reduce_loop(
     _pass_around(exchange, flat, later, RING)
 
 
-def _pass_around(
-    exchange: Exchange, flat: torch.Tensor, chunks: list[Span], grain: Grain
-) -> None:
+def _pass_around(exchange: Exchange, flat: torch.Tensor, chunks: list[Span], grain: Grain) -> None:
     """Receive `chunks` in their order, and pass on each but the last."""
     for chunk in chunks:
         for low, high in slices(chunk, grain, flat.itemsize):

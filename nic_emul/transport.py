@@ -12,12 +12,12 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 from torch.distributed import Store
 
-from nic_emul.errors import CollectiveMismatch, PeerFailed, PeerLost, PeerTimeout, ProtocolError
+from nic_emul.errors import CollectiveMismatch, PeerFailed, PeerLost, PeerTimeout
 from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
 from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
@@ -32,16 +32,17 @@ class Transport:
 
     Attributes:
         nic: the NIC behind every link.
-        rank, size: this rank in the group, and the group's size.
+        rank, size: this rank in the group, and the group's size. Peers are numbered in the group;
+            messages for people name them by their rank in the job.
         timeout_s: seconds without progress after which a peer counts as hung.
     """
 
-    def __init__(self, nic: Nic, *, rank: int, size: int, timeout_s: float, name: str) -> None:
+    def __init__(self, nic: Nic, *, rank: int, job_ranks: Sequence[int], timeout_s: float) -> None:
         self.nic = nic
         self.rank = rank
-        self.size = size
+        self.size = len(job_ranks)
         self.timeout_s = timeout_s
-        self._name = name
+        self._job_ranks = job_ranks
         self._connecting = threading.Lock()
         self._arrival = threading.Condition()
         self._send_links: dict[tuple[int, Channel], SendLink] = {}
@@ -77,8 +78,7 @@ class Transport:
             self._monitor.start()
             self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
         except BaseException:
-            self._stop("left while the group was being made")
-            self.nic.failure.unregister(self)
+            self.close(f"{self.name_of(self.rank)} left while the group was being made")
             raise
 
     def send_link(self, peer: int, channel: Channel) -> SendLink:
@@ -106,17 +106,28 @@ class Transport:
             while (link := self._recv_links.get((peer, channel))) is None:
                 self.nic.failure.check()
                 if peer in self._departed:
-                    raise PeerLost(f"rank {peer} has left the group")
+                    raise PeerLost(f"{self.name_of(peer)} has left the group")
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise PeerTimeout(f"rank {peer} did not connect in {self.timeout_s:g} s")
+                    raise PeerTimeout(
+                        f"{self.name_of(peer)} did not connect in {self.timeout_s:g} s"
+                    )
                 self._arrival.wait(left)
             return link
 
-    def fail(self, error: BaseException) -> None:
-        """Report an error of this group, unless the group is being closed anyway."""
+    def name_of(self, peer: int) -> str:
+        """What to call `peer` in messages: its rank in the job."""
+        return f"rank {self._job_ranks[peer]}"
+
+    def fail(self, error: BaseException) -> BaseException:
+        """Report an error of this group, unless the group is being closed anyway.
+
+        Returns:
+            The first error of the process, which is what callers should see.
+        """
         if not self._closing:
-            self.nic.failure.report(self._name, error)
+            self.nic.failure.report(self.name_of(self.rank), error)
+        return self.nic.failure.error or error
 
     def close(self, reason: str = "") -> None:
         """Send what is queued, say goodbye (or, with a `reason`, abort), and release everything."""
@@ -141,12 +152,19 @@ class Transport:
             sock.close()
             raise CollectiveMismatch(
                 f"this rank has WIREZIP_MTU {self.nic.config.mtu}; "
-                f"rank {hello.source} has {hello.mtu}"
+                f"{self.name_of(hello.source)} has {hello.mtu}"
             )
         if hello.target != self.rank or hello.source >= self.size or key in self._recv_links:
+            # A hello that was overheard and said again: no reason to end the job.
             sock.close()
-            raise ProtocolError(f"rank {self.rank} of {self.size} got an impossible hello: {hello}")
-        link = RecvLink(self.nic, sock, peer=hello.source, timeout_s=self.timeout_s)
+            return
+        link = RecvLink(
+            self.nic,
+            sock,
+            peer=hello.source,
+            name=self.name_of(hello.source),
+            timeout_s=self.timeout_s,
+        )
         with self._arrival:
             self._recv_links[key] = link
             self._arrival.notify_all()
@@ -155,7 +173,7 @@ class Transport:
 
     def noted(self, link: SendLink, note: Note, value: int, text: str) -> None:
         if note is Note.ABORT:
-            self.fail(PeerFailed(f"rank {link.peer}", text))
+            self.fail(PeerFailed(self.name_of(link.peer), text))
         elif note is Note.GOODBYE:
             with self._arrival:
                 self._departed.add(link.peer)
@@ -165,7 +183,7 @@ class Transport:
 
     def disconnected(self, link: SendLink) -> None:
         if link.peer not in self._departed:
-            self.fail(PeerLost(f"rank {link.peer} died or was killed"))
+            self.fail(PeerLost(f"{self.name_of(link.peer)} died or was killed"))
 
     def ticked(self) -> None:
         self.on_tick()
@@ -178,14 +196,22 @@ class Transport:
         try:
             sock = socket.create_connection(self._addresses[peer], timeout=self.timeout_s)
         except OSError as error:
-            raise PeerLost(f"rank {peer} cannot be reached: {error}") from error
+            raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
         try:
             set_blocking(sock, self.timeout_s)
-            greet(sock, Hello(self.rank, peer, channel, self.nic.config.mtu), self._secret)
+            hello = Hello(self.rank, peer, channel, self.nic.config.mtu)
+            greet(sock, hello, self._secret, self.name_of(peer))
         except BaseException:
             sock.close()
             raise
-        link = SendLink(self.nic, sock, peer=peer, timeout_s=self.timeout_s, fail=self.fail)
+        link = SendLink(
+            self.nic,
+            sock,
+            peer=peer,
+            name=self.name_of(peer),
+            timeout_s=self.timeout_s,
+            fail=self.fail,
+        )
         self._send_links[peer, channel] = link
         if self._monitor is not None:
             self._monitor.watch(link)

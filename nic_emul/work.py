@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from nic_emul.errors import JobFailed, PeerTimeout
+from nic_emul.errors import PeerTimeout
 from nic_emul.failure import exit_now
 
 Result = torch.Tensor | list[torch.Tensor]
@@ -57,7 +57,7 @@ class NicWork(dist.Work):
     def is_success(self) -> bool:
         return self._done.is_set() and self._error is None
 
-    def exception(self) -> BaseException | None:  # type: ignore[override]
+    def exception(self) -> BaseException | None:
         return self._error
 
     def synchronize(self) -> None:
@@ -67,7 +67,7 @@ class NicWork(dist.Work):
         self.wait()
         return self._outcome if isinstance(self._outcome, list) else [self._outcome]
 
-    def get_future(self) -> Future[Result]:  # type: ignore[override]
+    def get_future(self) -> Future[Result]:
         return self._future
 
     def source_rank(self) -> int:
@@ -90,9 +90,12 @@ class NicWork(dist.Work):
 
 
 class Worker:
-    """Runs operations one after the other, in the order in which they were submitted."""
+    """Runs operations one after the other, in the order in which they were submitted.
 
-    def __init__(self, name: str, fail: Callable[[BaseException], None]) -> None:
+    The first one that raises ends all: `fail` is told, and returns the error that callers see.
+    """
+
+    def __init__(self, name: str, *, fail: Callable[[BaseException], BaseException]) -> None:
         self._fail = fail
         self._queue: queue.SimpleQueue[tuple[Callable[[], None], NicWork] | None] = (
             queue.SimpleQueue()
@@ -122,13 +125,12 @@ class Worker:
             while (item := self._queue.get()) is not None:
                 operation, work = item
                 if self._error is not None:
-                    work.fail(JobFailed(f"an earlier operation failed: {self._error}"))
+                    work.fail(self._error)
                     continue
                 try:
                     operation()
                 except Exception as error:
-                    self._error = error
-                    self._fail(error)
-                    work.fail(error)
+                    self._error = self._fail(error)
+                    work.fail(self._error)
                 else:
                     work.complete()
