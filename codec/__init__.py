@@ -9,7 +9,7 @@ Everything raised on purpose derives from `WirezipError`.
 
 from codec.elements import ElementType
 from codec.errors import WirezipError
-from codec.stream import Inspection, bound, compress, decompress, inspect
+from codec.stream import Inspection, bound, compress, compress_into, decompress, inspect
 
 __all__ = [
     "ElementType",
@@ -17,6 +17,7 @@ __all__ = [
     "WirezipError",
     "bound",
     "compress",
+    "compress_into",
     "decompress",
     "inspect",
 ]

@@ -34,8 +34,8 @@ class Inspection:
         frames: number of frames.
         frames_by_mode: number of frames of each mode, by its name in lower case.
         frames_by_coder: number of coded frames of each coder.
-        bytes_by_section: `stream_header`, `frame_headers`, `raw` (blocks kept as they are),
-            `constant` (the elements of constant frames), `extras`, `remainders`, `low_bits`,
+        bytes_by_section: `stream_header`, `raw` (blocks kept as they are), `constant` (the
+            elements of constant frames), `frame_headers`, `extras`, `remainders`, `low_bits`,
             `unary` and `escapes`; they add up to `compressed_bytes`.
     """
 
@@ -79,10 +79,40 @@ def compress(
         EngineUnavailable: there is no such engine.
     """
     payload, element = tensor_bytes(data, dtype)
-    _check_block_bytes(block_bytes)
-    packets = get_engine(engine).encode(payload, element, block_bytes)
-    header = _StreamHeader(element, block_bytes, payload.size)
+    header = _StreamHeader(element, _checked(block_bytes), payload.size)
+    packets = get_engine(engine).encode(payload, element, header.block_bytes)
     return b"".join((header.pack(), packets.payload.data))
+
+
+def compress_into(
+    data: object,
+    out: U8,
+    dtype: object = None,
+    *,
+    block_bytes: int = BLOCK_BYTES_MAX,
+) -> int:
+    """`compress` with the Numba engine into memory that the caller keeps; returns the bytes used.
+
+    Args:
+        data: as in `compress`.
+        out: uint8 `(n,)`, contiguous and writable, at least `bound(data's bytes, block_bytes)`.
+        dtype: as in `compress`.
+        block_bytes: as in `compress`.
+
+    Raises:
+        InvalidInput: the data, type or block size has no meaning, or `out` does not fit.
+    """
+    from codec.numba_engine import encode_into
+
+    payload, element = tensor_bytes(data, dtype)
+    header = _StreamHeader(element, _checked(block_bytes), payload.size)
+    _check_out(out, bound(payload.size, block_bytes), may_be_larger=True)
+    lengths = np.empty(header.blocks, np.int32)
+    modes = np.empty(header.blocks, np.uint8)
+    body = out[f.STREAM_HEADER_BYTES :]
+    written = encode_into(payload, element, block_bytes, body, lengths, modes)
+    out[: f.STREAM_HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
+    return f.STREAM_HEADER_BYTES + written
 
 
 def decompress(stream: object, *, engine: str = "numba", out: U8 | None = None) -> U8:
@@ -125,10 +155,25 @@ def inspect(stream: object) -> Inspection:
         FrameError: the headers are not those of a valid stream.
         InvalidInput: the stream is no buffer.
     """
+    from codec.kernels import walk
+
     buffer = buffer_bytes(stream, "stream")
     found = _walk(buffer)
     modes = np.bincount(found.modes, minlength=len(Mode))
     by_section = found.sections.sum(axis=0)
+    shared = {
+        "frame_headers": walk.HEADER,
+        "extras": walk.EXTRAS,
+        "remainders": walk.REMAINDERS,
+        "low_bits": walk.LOW_BITS,
+        "unary": walk.UNARY,
+        "escapes": walk.ESCAPES,
+    }
+    bytes_by_section = {
+        "stream_header": f.STREAM_HEADER_BYTES,
+        "raw": int(found.sections[Mode.RAW, walk.BLOCK]),
+        "constant": int(found.sections[Mode.CONSTANT, walk.BLOCK]),
+    } | {name: int(by_section[place]) for name, place in shared.items()}
     return Inspection(
         element=found.header.element.name.lower(),
         block_bytes=found.header.block_bytes,
@@ -137,17 +182,7 @@ def inspect(stream: object) -> Inspection:
         frames=found.lengths.size,
         frames_by_mode={mode.name.lower(): int(modes[mode]) for mode in Mode},
         frames_by_coder={coder.name: int(found.coders[coder]) for coder in Coder},
-        bytes_by_section={
-            "stream_header": f.STREAM_HEADER_BYTES,
-            "frame_headers": int(by_section[0]),
-            "raw": int(found.sections[Mode.RAW, 1]),
-            "constant": int(found.sections[Mode.CONSTANT, 1]),
-            "extras": int(by_section[2]),
-            "remainders": int(by_section[3]),
-            "low_bits": int(by_section[4]),
-            "unary": int(by_section[5]),
-            "escapes": int(by_section[6]),
-        },
+        bytes_by_section=bytes_by_section,
     )
 
 
@@ -157,10 +192,9 @@ def bound(original_bytes: int, block_bytes: int = BLOCK_BYTES_MAX) -> int:
     Raises:
         InvalidInput: a negative size, or blocks that the format does not have.
     """
-    _check_block_bytes(block_bytes)
     if original_bytes < 0:
         raise InvalidInput(f"original_bytes: expected 0 or more; found {original_bytes}")
-    blocks = -(-original_bytes // block_bytes)
+    blocks = -(-original_bytes // _checked(block_bytes))
     return f.STREAM_HEADER_BYTES + original_bytes + f.SHORT_HEADER_BYTES * blocks
 
 
@@ -191,20 +225,22 @@ class _Frames:
     coders: NDArray[np.int64]
 
 
-def _check_block_bytes(block_bytes: int) -> None:
+def _checked(block_bytes: int) -> int:
     if not isinstance(block_bytes, int | np.integer) or not 1 <= block_bytes <= BLOCK_BYTES_MAX:
-        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes}")
+        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes!r}")
+    return int(block_bytes)
 
 
-def _check_out(out: U8, size: int) -> None:
-    if (
-        not isinstance(out, np.ndarray)
-        or out.dtype != np.uint8
-        or out.shape != (size,)
-        or not (out.flags.c_contiguous and out.flags.writeable)
-    ):
-        found = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise InvalidInput(f"out: expected contiguous writable uint8 ({size},); found {found}")
+def _check_out(out: U8, size: int, *, may_be_larger: bool = False) -> None:
+    if not isinstance(out, np.ndarray):
+        raise InvalidInput(f"out: expected a uint8 array; found {type(out).__name__}")
+    fits = out.ndim == 1 and (out.size >= size if may_be_larger else out.size == size)
+    usable = out.dtype == np.uint8 and out.flags.c_contiguous and out.flags.writeable
+    if not (fits and usable):
+        raise InvalidInput(
+            f"out: expected contiguous writable uint8 ({size},); found {out.dtype} {out.shape}"
+            f"{'' if usable or out.dtype != np.uint8 else ', read-only or not contiguous'}"
+        )
 
 
 def _parse(buffer: U8) -> _StreamHeader:
@@ -292,7 +328,7 @@ def _raise_length(buffer: U8, frame: Header, offset: int, where: str) -> NoRetur
     from codec.kernels import walk
 
     left, longest = buffer.size - offset, frame.block_bytes + f.SHORT_HEADER_BYTES
-    length = walk.frame_bytes(buffer, offset, np.zeros(walk.SECTIONS, np.int64))
+    length = walk.frame_bytes(buffer, offset)
     if length > longest:
         raise CorruptFrame(f"{where}: expected a frame of at most {longest} bytes; found {length}")
     if length > left:

@@ -13,9 +13,10 @@ from codec import format as f
 from codec.elements import LAYOUTS
 from codec.kernels.intrinsics import load64, popcount
 
-# Places in `sizes`, the bytes of one frame.
+# Places in the bytes of one frame by section.
 HEADER, BLOCK, EXTRAS, REMAINDERS, LOW_BITS, UNARY, ESCAPES = range(7)
 SECTIONS = 7
+_NO_FRAME = (-1, 0, 0, 0, 0, 0, 0)
 
 _WIDTH = np.array([LAYOUTS[tag].width_bytes for tag in sorted(LAYOUTS)])
 _REMAINDER_BITS = np.array([LAYOUTS[tag].remainder_bits for tag in sorted(LAYOUTS)])
@@ -40,12 +41,12 @@ def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, secti
         The number of frames found, and where the last one ends. Fewer than `blocks` if the frame
         there is not one of the block that is due.
     """
-    sizes = np.zeros(SECTIONS, np.int64)
     width = _WIDTH[element]
     at = start
     for i in range(lengths.size):
         done = i * block_bytes
-        length = frame_bytes(stream, at, sizes)
+        sizes = frame_sections(stream, at)
+        length = _total(sizes)
         if length < 0 or at + length > stream.size:
             return i, at
         low = load64(stream, at)
@@ -71,7 +72,7 @@ def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, secti
 
 
 @njit(cache=True, nogil=True)
-def frame_bytes(buffer, offset, sizes):
+def frame_bytes(buffer, offset):
     """Length of the frame at `offset`, which may reach past the buffer; -1 if it has none.
 
     It has none if the header is cut, of another version, or promises what no frame has, or if the
@@ -79,12 +80,22 @@ def frame_bytes(buffer, offset, sizes):
 
     Args:
         buffer: uint8 `(n,)`.
-        sizes: int64 `(SECTIONS,)`, out: the bytes of each section.
     """
-    sizes[:] = 0
+    return _total(frame_sections(buffer, offset))
+
+
+@njit(cache=True, nogil=True)
+def _total(sizes):
+    header, block, extras, remainders, low_bits, unary, escapes = sizes
+    return header + block + extras + remainders + low_bits + unary + escapes
+
+
+@njit(cache=True, nogil=True)
+def frame_sections(buffer, offset):
+    """`frame_bytes` by section; the first is -1 if there is no frame."""
     left = buffer.size - offset
     if left < f.SHORT_HEADER_BYTES:
-        return -1
+        return _NO_FRAME
     low = load64(buffer, offset)
     mode = _field(low, f.MODE_LSB, f.MODE_BITS)
     element = _field(low, f.ELEMENT_LSB, f.ELEMENT_BITS)
@@ -94,16 +105,13 @@ def frame_bytes(buffer, offset, sizes):
         or element >= _WIDTH.size
         or phase >= _WIDTH[element]
     ):
-        return -1
+        return _NO_FRAME
     width = _WIDTH[element]
     block = _field(low, f.LENGTH_LSB, f.LENGTH_BITS) + 1
-    sizes[HEADER] = f.SHORT_HEADER_BYTES
     if mode < _CODED:
-        sizes[BLOCK] = block if mode == _RAW else width
-        return sizes.sum()
+        return f.SHORT_HEADER_BYTES, block if mode == _RAW else width, 0, 0, 0, 0, 0
     if left < f.LONG_HEADER_BYTES:
-        return -1
-    sizes[HEADER] = f.LONG_HEADER_BYTES
+        return _NO_FRAME
     high = load64(buffer, offset + 8)
 
     head = min(phase, block)
@@ -114,53 +122,57 @@ def frame_bytes(buffer, offset, sizes):
     if _field(low, f.BITMAP_LSB, f.BITMAP_BITS):
         extras += f.BITMAP_BYTES
         if left < f.LONG_HEADER_BYTES + f.BITMAP_BYTES:
-            return -1
+            return _NO_FRAME
         stored = load64(buffer, offset + f.LONG_HEADER_BYTES)
     full, partial = _stored_values(stored, values, per_beat)
 
-    sizes[UNARY] = _field(high, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
+    unary = _field(high, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
     escapes = _field(high, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
     if mode == _REFERENCE:
-        sizes[EXTRAS] = _pad16(extras)
-        return _reference_sizes(buffer, offset, low, high, full + partial, width, escapes, sizes)
+        return _reference_sections(buffer, offset, _pad16(extras), unary, escapes, full + partial)
 
     flags = _field(low, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
     remainder_bits = _REMAINDER_BITS[element] - _field(low, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
     planes, top_bits = remainder_bits // 8, remainder_bits % 8
     if flags >> planes:
-        return -1
+        return _NO_FRAME
     constant = (flags & 1) + (flags >> 1 & 1) + (flags >> 2)
     # Every record but that of a partial beat ends on a byte.
     top_bytes = full * top_bits // 8 + (partial * top_bits + 7) // 8
     low_bits = 0
     if _SYMBOL_BITS[element]:
         low_bits = _CODER_LOW_BITS[_field(high, f.CODER_LSB - 64, f.CODER_BITS)]
-    sizes[EXTRAS] = _pad16(extras + constant)
-    sizes[REMAINDERS] = _pad16((full + partial) * (planes - constant) + top_bytes)
-    sizes[LOW_BITS] = _pad16(((full + partial) * low_bits + 7) // 8)
-    sizes[ESCAPES] = escapes
-    return sizes.sum()
+    return (
+        f.LONG_HEADER_BYTES,
+        0,
+        _pad16(extras + constant),
+        _pad16((full + partial) * (planes - constant) + top_bytes),
+        _pad16(((full + partial) * low_bits + 7) // 8),
+        unary,
+        escapes,
+    )
 
 
 @njit(cache=True, nogil=True)
-def _reference_sizes(buffer, offset, low, high, values, width, escapes, sizes):
-    """Fill in the sections that only a frame in reference mode has, and return its length."""
+def _reference_sections(buffer, offset, extras, unary, escapes, values):
+    """`frame_sections` of a frame in reference mode that stores `values` values."""
+    low, high = load64(buffer, offset), load64(buffer, offset + 8)
+    width = _WIDTH[_field(low, f.ELEMENT_LSB, f.ELEMENT_BITS)]
     shift = _field(low, f.SHIFT_LSB, f.SHIFT_BITS)
     if not _field(low, f.GAPS_LSB, f.GAPS_BITS):
-        sizes[LOW_BITS] = _pad16((values * shift + 7) // 8)
-        sizes[ESCAPES] = escapes * width
-        return sizes.sum()
+        low_bits = _pad16((values * shift + 7) // 8)
+        return f.LONG_HEADER_BYTES, 0, extras, 0, low_bits, unary, escapes * width
     entries = _field(high, f.ENTRIES_LSB - 64, f.ENTRIES_BITS)
     shift += _field(low, f.GAP_SHIFT_LSB, f.GAP_SHIFT_BITS)
-    sizes[LOW_BITS] = _pad16((entries * shift + 7) // 8)
-    begin = offset + f.LONG_HEADER_BYTES + sizes[EXTRAS] + sizes[LOW_BITS]
-    if begin + sizes[UNARY] > buffer.size:
-        return -1
-    gap_escapes = _count_escapes(buffer, begin, sizes[UNARY], entries)
+    low_bits = _pad16((entries * shift + 7) // 8)
+    begin = offset + f.LONG_HEADER_BYTES + extras + low_bits
+    if begin + unary > buffer.size:
+        return _NO_FRAME
+    gap_escapes = _count_escapes(buffer, begin, unary, entries)
     if gap_escapes > escapes:
-        return -1
-    sizes[ESCAPES] = f.GAP_ESCAPE_BYTES * gap_escapes + width * (escapes - gap_escapes)
-    return sizes.sum()
+        return _NO_FRAME
+    escape_bytes = f.GAP_ESCAPE_BYTES * gap_escapes + width * (escapes - gap_escapes)
+    return f.LONG_HEADER_BYTES, 0, extras, 0, low_bits, unary, escape_bytes
 
 
 @njit(cache=True, nogil=True)

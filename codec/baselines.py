@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The codecs that `wirezip bench` measures, ours among them, each in a process of its own.
+
+    python -m codec.baselines CODEC [BLOCK_BYTES]
+
+reads requests, one JSON object a line, and answers each with one: `{"file", "element"}` reads the
+file, codes it, decodes it and compares; `{"loops"}` then times that many further runs. So a codec
+that crashes takes nothing along, one that corrupts its heap harms no other, and all are measured
+under the same conditions: one thread, a heap that keeps its memory (`ENVIRONMENT`), and buffers
+that are reused as far as the codec's interface allows.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import numpy as np
+
+from codec.buffers import buffer_bytes
+from codec.elements import ElementType
+from codec.engine import U8
+from codec.errors import InvalidInput
+from codec.stream import bound, compress_into, decompress
+
+if TYPE_CHECKING:
+    from zstandard import ZstdCompressor, ZstdDecompressor
+
+# One thread; and what is freed stays with the process, in huge pages where the system has them, so
+# that no codec is charged for fetching the pages of its result anew each time.
+ENVIRONMENT = {
+    "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1",
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 40),
+    "NUMBA_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+}
+
+
+class Codec(Protocol):
+    """A codec that was given `data`, uint8 `(n,)`, and what it is made of."""
+
+    def prepare(self) -> None:
+        """What has to be done before each `encode` and is not the codec's work."""
+        ...
+
+    def encode(self) -> int:
+        """Compress the data; returns the bytes that this takes."""
+        ...
+
+    def decode(self) -> object:
+        """Undo the last `encode`; returns a buffer of the data."""
+        ...
+
+
+class _Plain:
+    """A codec that leaves its input alone."""
+
+    def prepare(self) -> None:
+        return
+
+
+class Wirezip(_Plain):
+    """This project's stream, made by the Numba engine."""
+
+    def __init__(self, data: U8, element: ElementType, block_bytes: int) -> None:
+        self._data, self._element, self._block_bytes = data, element, block_bytes
+        self._stream = np.empty(bound(data.size, block_bytes), np.uint8)
+        self._restored = np.empty(data.size, np.uint8)
+        self._size = 0
+
+    def encode(self) -> int:
+        self._size = compress_into(
+            self._data, self._stream, self._element, block_bytes=self._block_bytes
+        )
+        return self._size
+
+    def decode(self) -> object:
+        return decompress(self._stream[: self._size], out=self._restored)
+
+
+class Copy(_Plain):
+    """A copy, which shows what memory allows."""
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        self._data = data
+        self._stored = np.empty_like(data)
+        self._restored = np.empty_like(data)
+
+    def encode(self) -> int:
+        np.copyto(self._stored, self._data)
+        return self._stored.size
+
+    def decode(self) -> object:
+        np.copyto(self._restored, self._stored)
+        return self._restored
+
+
+class Lz4(_Plain):
+    """An LZ4 frame."""
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        import lz4.frame
+
+        self._lz4 = lz4.frame
+        self._data = data
+        self._stored = b""
+
+    def encode(self) -> int:
+        self._stored = self._lz4.compress(self._data.data)
+        return len(self._stored)
+
+    def decode(self) -> object:
+        return self._lz4.decompress(self._stored)
+
+
+class Zstd(_Plain):
+    """A zstd frame of level 1."""
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        self._encoder, self._decoder = _zstd()
+        self._data = data
+        self._stored = b""
+
+    def encode(self) -> int:
+        self._stored = self._encoder.compress(self._data.data)
+        return len(self._stored)
+
+    def decode(self) -> object:
+        return self._decoder.decompress(self._stored)
+
+
+class GroupedZstd(_Plain):
+    """Byte grouping: the first bytes of all elements, then the second ones and so on, as one zstd
+    frame of level 1 each; bytes behind the last whole element are kept as they are."""
+
+    _LENGTH_BYTES = 8
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        self._encoder, self._decoder = _zstd()
+        width = element.width_bytes
+        whole = data.size // width * width
+        self._elements = data[:whole].reshape(-1, width)
+        self._tail = data[whole:]
+        self._planes = np.empty((width, whole // width), np.uint8)
+        self._restored = np.empty_like(data)
+        self._stored: list[bytes] = []
+
+    def encode(self) -> int:
+        np.copyto(self._planes, self._elements.T)
+        self._stored = [self._encoder.compress(plane.data) for plane in self._planes]
+        frames = sum(len(frame) + self._LENGTH_BYTES for frame in self._stored)
+        return frames + self._tail.size
+
+    def decode(self) -> object:
+        elements = self._restored[: self._elements.size].reshape(self._elements.shape)
+        for place, frame in enumerate(self._stored):
+            elements[:, place] = np.frombuffer(self._decoder.decompress(frame), np.uint8)
+        self._restored[self._elements.size :] = self._tail
+        return self._restored
+
+
+_ZIPNN_NAMES = {
+    ElementType.BF16: "bfloat16",
+    ElementType.FP16: "float16",
+    ElementType.FP32: "float32",
+    ElementType.E4M3: "float8_e4m3fn",
+    ElementType.E5M2: "float8_e5m2",
+}
+
+
+class ZipNN:
+    """The zipnn package, which overwrites its input."""
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        from zipnn import ZipNN as Coder
+
+        self._coder = Coder(input_format="byte", bytearray_dtype=_ZIPNN_NAMES[element], threads=1)
+        self._data = data
+        self._input = bytearray(data.size)
+        self._stored = b""
+
+    def prepare(self) -> None:
+        self._input[:] = self._data.data
+
+    def encode(self) -> int:
+        self._stored = self._coder.compress(self._input)
+        return len(self._stored)
+
+    def decode(self) -> object:
+        return self._coder.decompress(self._stored)
+
+
+# By the name that the command line knows them by.
+FACTORIES: dict[str, Callable[[U8, ElementType], Codec]] = {
+    "zipnn": ZipNN,
+    "grouped-zstd-1": GroupedZstd,
+    "zstd-1": Zstd,
+    "lz4": Lz4,
+    "copy": Copy,
+}
+WIREZIP = "wirezip"
+CODECS = (WIREZIP, *FACTORIES)
+
+
+def make(name: str, block_bytes: int | None, data: U8, element: ElementType) -> Codec:
+    """The codec called `name`, one of `CODECS`, over `data`; `block_bytes` is wirezip's.
+
+    Raises:
+        InvalidInput: no such codec, one that lacks its block size, or one that does not take this
+            element type.
+    """
+    if name not in CODECS:
+        raise InvalidInput(f"codec: expected one of {', '.join(CODECS)}; found {name!r}")
+    if not takes(name, element):
+        raise InvalidInput(f"{name}: expected a floating-point type; found {element.name}")
+    if name == WIREZIP:
+        if block_bytes is None:
+            raise InvalidInput("wirezip: expected block bytes; found none")
+        return Wirezip(data, element, block_bytes)
+    return FACTORIES[name](data, element)
+
+
+def takes(name: str, element: ElementType) -> bool:
+    """Whether the codec called `name` can code elements of this type."""
+    return name != "zipnn" or element in _ZIPNN_NAMES
+
+
+def _zstd() -> "tuple[ZstdCompressor, ZstdDecompressor]":
+    import zstandard
+
+    return zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
+
+
+class _Server:
+    """Answers the requests of one parent."""
+
+    def __init__(self, name: str, block_bytes: int | None) -> None:
+        self._name, self._block_bytes = name, block_bytes
+        self._codec: Codec | None = None
+
+    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+        if "file" in request:
+            data = np.fromfile(request["file"], np.uint8)
+            return self._open(data, ElementType[request["element"]])
+        if self._codec is None:
+            raise InvalidInput("request: expected a file first; found none")
+        return self._time(self._codec, request["loops"])
+
+    def _open(self, data: U8, element: ElementType) -> dict[str, Any]:
+        # Free the last one's buffers before the next one takes its own.
+        self._codec = None
+        codec = make(self._name, self._block_bytes, data, element)
+        codec.prepare()
+        size = codec.encode()
+        lossless = np.array_equal(buffer_bytes(codec.decode(), self._name), data)
+        self._codec = codec
+        return {"compressed_bytes": size, "lossless": bool(lossless)}
+
+    def _time(self, codec: Codec, loops: int) -> dict[str, Any]:
+        encode = decode = 0.0
+        for _ in range(loops):
+            codec.prepare()
+            start = perf_counter()
+            codec.encode()
+            middle = perf_counter()
+            codec.decode()
+            end = perf_counter()
+            encode += middle - start
+            decode += end - middle
+        return {"encode_seconds": encode / loops, "decode_seconds": decode / loops}
+
+
+def serve(server: _Server, requests: TextIO, answers: TextIO) -> None:
+    """Answer every line of `requests` until there are no more."""
+    for line in requests:
+        try:
+            answer = server.answer(json.loads(line))
+        except Exception as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(answer) + "\n")
+        answers.flush()
+
+
+def command(name: str, block_bytes: int | None) -> list[str]:
+    """The command line that serves a codec."""
+    blocks = [] if block_bytes is None else [str(block_bytes)]
+    return [sys.executable, "-m", "codec.baselines", name, *blocks]
+
+
+def environment() -> dict[str, str]:
+    """The environment to serve a codec in."""
+    package = str(Path(__file__).resolve().parents[1])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return dict(os.environ) | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
+def main() -> None:
+    # Whatever a codec prints must not come between the answers.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    block_bytes = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    serve(_Server(sys.argv[1], block_bytes), sys.stdin, answers)
+
+
+if __name__ == "__main__":
+    main()

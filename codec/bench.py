@@ -1,0 +1,363 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure codecs on checkpoints: ratio against the order-0 bound, speed, and that nothing is lost.
+
+The tensors of a type are coded end to end as one buffer, as they lie in the file. Every codec runs
+in a process of its own under the same conditions (`codec.baselines`); they take turns, so that a
+slow spell of the machine hits all of them, and the median over the turns counts.
+"""
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from codec import baselines
+from codec.checkpoint import Tensor, cast_bf16, read_checkpoint
+from codec.elements import ElementType
+from codec.engine import U8
+from codec.entropy import block_bound_bytes, tensor_bound_bytes
+from codec.errors import InvalidInput
+from codec.format import BLOCK_BYTES_MAX
+
+BLOCK_BYTES = (4096, 1024)
+REPEATS_MIN = 5
+
+# Until every heap has its size: a result is allocated before the one before it is freed.
+_TURNS_TO_WARM_UP = 2
+
+# A run over less than this is repeated within a turn, since a clock cannot resolve it.
+_BYTES_PER_TURN = 1 << 20
+_LOOPS_MAX = 1000
+
+_PACKAGES = ("wirezip", "numpy", "numba", "zipnn", "zstandard", "lz4")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One codec on one buffer; sizes in bytes, speeds in 1e9 original bytes a second.
+
+    Attributes:
+        file: the path as it was given.
+        tensor: its name, or `*` for all tensors of the file that have this type.
+        dtype: type after the cast, lower case, as safetensors calls it.
+        codec: one of `codec.baselines.CODECS`.
+        block_bytes: for codecs that cut their input into blocks.
+        threads: threads that the codec ran on.
+        original_bytes: before.
+        compressed_bytes: after; None if the codec failed.
+        bound_tensor_bytes: order-0 bound with one table for each tensor.
+        bound_block_bytes: with one for each block, of 4,096 bytes if the codec has none.
+        encode_gb_per_s: None if the codec failed.
+        decode_gb_per_s: None if the codec failed.
+        lossless: the decoded bytes were compared and are the original ones.
+    """
+
+    file: str
+    tensor: str
+    dtype: str
+    codec: str
+    block_bytes: int | None
+    threads: int
+    original_bytes: int
+    compressed_bytes: int | None
+    bound_tensor_bytes: float
+    bound_block_bytes: float
+    encode_gb_per_s: float | None
+    decode_gb_per_s: float | None
+    lossless: bool
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to measure.
+
+    Attributes:
+        codecs: some of `codec.baselines.CODECS`.
+        cast: `bf16` rounds FP32 tensors to BF16 first.
+        per_tensor: also every tensor by itself.
+        repeats: turns of each codec, at least five.
+    """
+
+    codecs: Sequence[str] = baselines.CODECS
+    cast: str | None = None
+    per_tensor: bool = False
+    repeats: int = REPEATS_MIN
+
+    def check(self) -> None:
+        """Raise `InvalidInput` unless this can be measured."""
+        for name in self.codecs:
+            if name not in baselines.CODECS:
+                known = ", ".join(baselines.CODECS)
+                raise InvalidInput(f"codecs: expected some of {known}; found {name!r}")
+        if not self.codecs:
+            raise InvalidInput("codecs: expected at least one; found none")
+        if self.cast not in (None, "bf16"):
+            raise InvalidInput(f"cast: expected bf16; found {self.cast!r}")
+        if self.repeats < REPEATS_MIN:
+            raise InvalidInput(f"repeats: expected {REPEATS_MIN} or more; found {self.repeats}")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A codec that could not do its work, and why."""
+
+    tensor: str
+    codec: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """Every row, the conditions, and the codecs that failed."""
+
+    environment: dict[str, object]
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...]
+
+
+def measure(
+    paths: Sequence[Path], options: Options, on_step: Callable[[str], None] | None = None
+) -> Report:
+    """Measure codecs on every checkpoint of `paths`.
+
+    Args:
+        paths: what `codec.checkpoint.read_checkpoint` takes.
+        options: codecs and repeats.
+        on_step: told what is being measured, before each buffer.
+
+    Raises:
+        InvalidInput: a wrong option, or something that is no checkpoint.
+        OSError: a file cannot be read.
+    """
+    options.check()
+    rows: list[Row] = []
+    failures: list[Failure] = []
+    with _workers(options.codecs) as workers:
+        for path in paths:
+            for buffer in _buffers(path, options):
+                if on_step:
+                    on_step(f"{path} {buffer.tensor} {buffer.dtype}")
+                for worker, result in _take_turns(workers, buffer, options.repeats):
+                    rows.append(_row(path, buffer, worker, result))
+                    if result.failure:
+                        failures.append(Failure(buffer.tensor, worker.codec, result.failure))
+    return Report(environment(options), tuple(rows), tuple(failures))
+
+
+def environment(options: Options) -> dict[str, object]:
+    """The conditions of a measurement, for the report."""
+    return {
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _cpu_name(),
+        "logical_cpus": os.cpu_count(),
+        "threads": 1,
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES},
+        "process_environment": baselines.ENVIRONMENT,
+        "cast": options.cast,
+        "repeats": options.repeats,
+        "speed": "median over turns, in 1e9 original bytes a second",
+    }
+
+
+# What is measured
+
+
+@dataclass(frozen=True)
+class _Buffer:
+    """Bytes to code, in a file that other processes can map."""
+
+    tensor: str
+    dtype: str
+    element: ElementType
+    file: Path
+    bound_tensor_bytes: float
+    original_bytes: int
+
+    def map(self) -> U8:
+        return np.asarray(np.memmap(self.file, np.uint8, mode="r"))
+
+
+def _buffers(path: Path, options: Options) -> Iterator[_Buffer]:
+    """The types of a checkpoint, the one with most bytes first, each followed by its tensors."""
+    groups: dict[str, list[Tensor]] = {}
+    for tensor in read_checkpoint(path):
+        if tensor.data.size:
+            dtype = _cast(tensor, options).dtype
+            groups.setdefault(dtype, []).append(tensor)
+    if not groups:
+        raise InvalidInput(f"{path}: expected tensors; found none that holds a byte")
+    by_size = sorted(groups.values(), key=lambda group: -sum(t.data.size for t in group))
+    for group in by_size:
+        yield from _buffer_of(group, "*", options)
+        if options.per_tensor:
+            for tensor in group:
+                yield from _buffer_of([tensor], tensor.name, options)
+
+
+def _buffer_of(tensors: Sequence[Tensor], name: str, options: Options) -> Iterator[_Buffer]:
+    with tempfile.NamedTemporaryFile(prefix="wirezip-bench-") as file:
+        tensor_bound = 0.0
+        for stored in tensors:
+            tensor = _cast(stored, options)
+            tensor_bound += tensor_bound_bytes(tensor.data, tensor.element)
+            file.write(tensor.data.data)
+        file.flush()
+        dtype = tensor.dtype.lower()
+        yield _Buffer(name, dtype, tensor.element, Path(file.name), tensor_bound, file.tell())
+
+
+def _cast(tensor: Tensor, options: Options) -> Tensor:
+    return cast_bf16(tensor) if options.cast else tensor
+
+
+# Who measures it
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What one codec did to one buffer; the seconds are those of each turn."""
+
+    compressed_bytes: int | None
+    lossless: bool
+    encode_seconds: tuple[float, ...]
+    decode_seconds: tuple[float, ...]
+    failure: str | None
+
+
+class _Worker:
+    """A process that runs one codec; started when it is first needed, and again if it dies."""
+
+    def __init__(self, codec: str, block_bytes: int | None) -> None:
+        self.codec, self.block_bytes = codec, block_bytes
+        self._process: subprocess.Popen[str] | None = None
+
+    def ask(self, request: dict[str, object]) -> dict[str, Any]:
+        """The answer to a request; `{"error": reason}` if the codec failed or the process died."""
+        process = self._process or self._start()
+        if process.stdin is None or process.stdout is None:
+            raise AssertionError("worker: expected pipes")
+        try:
+            process.stdin.write(json.dumps(request) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        self._process = None
+        return {"error": f"the process died with status {process.wait()}"}
+
+    def close(self) -> None:
+        """End the process, which does so when its requests end."""
+        if self._process:
+            self._process.communicate()
+            self._process = None
+
+    def _start(self) -> "subprocess.Popen[str]":
+        self._process = subprocess.Popen(
+            baselines.command(self.codec, self.block_bytes),
+            env=baselines.environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        return self._process
+
+
+@contextmanager
+def _workers(codecs: Sequence[str]) -> Iterator[list[_Worker]]:
+    with ExitStack() as stack:
+        workers = []
+        for codec in dict.fromkeys(codecs):
+            for block_bytes in BLOCK_BYTES if codec == baselines.WIREZIP else (None,):
+                workers.append(_Worker(codec, block_bytes))
+                stack.callback(workers[-1].close)
+        yield workers
+
+
+def _take_turns(
+    workers: Sequence[_Worker], buffer: _Buffer, repeats: int
+) -> list[tuple[_Worker, _Result]]:
+    """Run every codec that takes the buffer's type, one after the other, `repeats` times."""
+    able = [w for w in workers if baselines.takes(w.codec, buffer.element)]
+    request: dict[str, object] = {"file": str(buffer.file), "element": buffer.element.name}
+    checks = {worker: worker.ask(request) for worker in able}
+    loops = min(max(_BYTES_PER_TURN // buffer.original_bytes, 1), _LOOPS_MAX)
+    times: dict[_Worker, list[dict[str, Any]]] = {worker: [] for worker in able}
+    for turn in range(_TURNS_TO_WARM_UP + repeats):
+        for worker in able:
+            if "error" in checks[worker]:
+                continue
+            answer = worker.ask({"loops": loops})
+            if "error" in answer:
+                checks[worker] = answer
+            elif turn >= _TURNS_TO_WARM_UP:
+                times[worker].append(answer)
+    return [(worker, _result(checks[worker], times[worker])) for worker in able]
+
+
+def _result(check: dict[str, Any], times: Sequence[dict[str, Any]]) -> _Result:
+    if "error" in check:
+        return _Result(None, False, (), (), check["error"])
+    return _Result(
+        check["compressed_bytes"],
+        check["lossless"],
+        tuple(time["encode_seconds"] for time in times),
+        tuple(time["decode_seconds"] for time in times),
+        None,
+    )
+
+
+def _row(path: Path, buffer: _Buffer, worker: _Worker, result: _Result) -> Row:
+    block_bytes = worker.block_bytes or BLOCK_BYTES_MAX
+
+    def speed(seconds: tuple[float, ...]) -> float | None:
+        return buffer.original_bytes / statistics.median(seconds) / 1e9 if seconds else None
+
+    return Row(
+        file=str(path),
+        tensor=buffer.tensor,
+        dtype=buffer.dtype,
+        codec=worker.codec,
+        block_bytes=worker.block_bytes,
+        threads=1,
+        original_bytes=buffer.original_bytes,
+        compressed_bytes=result.compressed_bytes,
+        bound_tensor_bytes=buffer.bound_tensor_bytes,
+        bound_block_bytes=block_bound_bytes(buffer.map(), buffer.element, block_bytes),
+        encode_gb_per_s=speed(result.encode_seconds),
+        decode_gb_per_s=speed(result.decode_seconds),
+        lossless=result.lossless,
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _cpu_name() -> str:
+    """As the kernel calls it, where there is such a file."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

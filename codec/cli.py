@@ -1,0 +1,317 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`wirezip compress | decompress | inspect | bench`: each a frozen dataclass of options with `run`.
+
+`training.cli` gathers them, parses the arguments, and prints what is raised. `run` returns the exit
+status: 0, or 1 if a codec of a benchmark failed or lost something. What a command loads besides
+NumPy it loads in `run`.
+"""
+
+import csv
+import io
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import IO, TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+import tyro
+from tyro.conf import Positional
+
+import codec
+from codec.engine import U8
+from codec.errors import InvalidInput
+from codec.format import BLOCK_BYTES_MAX
+from codec.stream import Inspection
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+    from codec.bench import Report, Row
+
+SUFFIX = ".wz"
+
+JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
+CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
+OutPath = Annotated[Path | None, tyro.conf.arg(name="out", aliases=("-o",), metavar="PATH")]
+CodecName = Literal["wirezip", "zipnn", "grouped-zstd-1", "zstd-1", "lz4", "copy"]
+DtypeName = Literal["bf16", "fp16", "fp32", "e4m3", "e5m2", "raw"]
+
+
+@dataclass(frozen=True)
+class Compress:
+    """Options of `wirezip compress`."""
+
+    file: Positional[Path]
+    """What to compress: a file of elements of one type and nothing else."""
+    dtype: DtypeName
+    """What the elements are; `raw` for anything without an exponent."""
+    out: OutPath = None
+    """Where to write the stream; by default FILE.wz."""
+    block_bytes: int = BLOCK_BYTES_MAX
+    """Bytes a block, 1 to 4096; smaller ones cost ratio."""
+    force: bool = False
+    """Replace an output that exists."""
+    json: JsonPath = None
+    """Where to write the sizes as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        out = self.out or self.file.with_name(self.file.name + SUFFIX)
+        _check_output(out, self.file, force=self.force)
+        data = _read(self.file)
+        stream = codec.compress(data, self.dtype, block_bytes=self.block_bytes)
+        with _writing(out) as target:
+            target.write(stream)
+        result = {
+            "input": str(self.file),
+            "output": str(out),
+            "dtype": self.dtype,
+            "block_bytes": self.block_bytes,
+            "original_bytes": data.size,
+            "compressed_bytes": len(stream),
+            "ratio": data.size / len(stream),
+        }
+        _console(self.json).print(
+            f"{out}: {data.size:,} -> {len(stream):,} bytes, ratio {result['ratio']:.3f}",
+            soft_wrap=True,
+            highlight=False,
+        )
+        _write_json(self.json, result)
+        return 0
+
+
+@dataclass(frozen=True)
+class Decompress:
+    """Options of `wirezip decompress`."""
+
+    file: Positional[Path]
+    """What `wirezip compress` wrote."""
+    out: OutPath = None
+    """Where to write the original; by default FILE without its .wz."""
+    force: bool = False
+    """Replace an output that exists."""
+    json: JsonPath = None
+    """Where to write the sizes as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        out = self.out or self.file.with_suffix("")
+        if self.out is None and self.file.suffix != SUFFIX:
+            raise InvalidInput(f"{self.file}: expected a name that ends in {SUFFIX}, or --out")
+        _check_output(out, self.file, force=self.force)
+        stream = _read(self.file)
+        data = codec.decompress(stream)
+        with _writing(out) as target:
+            target.write(data.data)
+        _console(self.json).print(
+            f"{out}: {stream.size:,} -> {data.size:,} bytes", soft_wrap=True, highlight=False
+        )
+        result = {
+            "input": str(self.file),
+            "output": str(out),
+            "original_bytes": data.size,
+            "compressed_bytes": stream.size,
+        }
+        _write_json(self.json, result)
+        return 0
+
+
+@dataclass(frozen=True)
+class Inspect:
+    """Options of `wirezip inspect`."""
+
+    file: Positional[Path]
+    """What `wirezip compress` wrote."""
+    json: JsonPath = None
+    """Where to write it all as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        found = codec.inspect(_read(self.file))
+        console = _console(self.json)
+        console.print(_inspection_table(self.file, found))
+        _write_json(self.json, {"file": str(self.file), "ratio": found.ratio} | found.as_dict())
+        return 0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Options of `wirezip bench`."""
+
+    paths: Positional[tuple[Path, ...]]
+    """Checkpoints: safetensors, torch zip files, an index of either, or folders of them."""
+    codecs: tuple[CodecName, ...] = ("wirezip", "zipnn", "grouped-zstd-1", "zstd-1", "lz4", "copy")
+    """What to measure, side by side."""
+    cast: Literal["bf16"] | None = None
+    """Round FP32 tensors to BF16 first, to nearest and ties to even."""
+    per_tensor: bool = False
+    """Also measure every tensor by itself."""
+    repeats: int = 5
+    """Turns of each codec, of which the median counts; at least 5."""
+    json: JsonPath = None
+    """Where to write environment and rows as JSON; `-` is standard output."""
+    csv: CsvPath = None
+    """Where to write the rows as CSV."""
+
+    def run(self) -> int:
+        from codec.bench import Options, measure
+
+        if not self.paths:
+            raise InvalidInput("paths: expected at least one checkpoint; found none")
+        console = _console(self.json)
+        options = Options(self.codecs, self.cast, self.per_tensor, self.repeats)
+        with console.status("starting") as status:
+            report = measure(self.paths, options, lambda what: status.update(f"measuring {what}"))
+        for table in _bench_tables(report):
+            console.print(table)
+        for failure in report.failures:
+            console.print(
+                f"[red]failed[/] {failure.codec} on {failure.tensor}: {failure.reason}",
+                soft_wrap=True,
+                highlight=False,
+            )
+        _write_json(
+            self.json,
+            {
+                "environment": report.environment
+                | {"failures": [asdict(failure) for failure in report.failures]},
+                "rows": [asdict(row) for row in report.rows],
+            },
+        )
+        if self.csv:
+            with _writing(self.csv) as target:
+                target.write(_csv(report.rows).encode())
+        return 0 if all(row.lossless for row in report.rows) else 1
+
+
+def _bench_tables(report: "Report") -> "Iterator[Table]":
+    """One table a file."""
+    from rich.table import Table
+
+    for file in dict.fromkeys(row.file for row in report.rows):
+        cpu, cast = report.environment["cpu"], report.environment["cast"]
+        title = f"{file}{f', cast to {cast}' if cast else ''}, 1 thread of {cpu}"
+        table = Table(title=title, title_justify="left", title_style="bold")
+        for name in ("tensor", "dtype", "codec"):
+            table.add_column(name)
+        for name in ("block", "ratio", "saved %", "over bound", "encode GB/s", "decode GB/s"):
+            table.add_column(name, justify="right")
+        table.add_column("lossless")
+        buffer = None
+        for row in (row for row in report.rows if row.file == file):
+            if buffer not in (None, (row.tensor, row.dtype)):
+                table.add_section()
+            buffer = row.tensor, row.dtype
+            table.add_row(*_bench_cells(row))
+        table.caption = (
+            "ratio = original / compressed; over bound = compressed size above the order-0 bound of "
+            "each block, in % of the original"
+        )
+        yield table
+
+
+def _bench_cells(row: "Row") -> list[str]:
+    cells = [row.tensor, row.dtype, row.codec, f"{row.block_bytes or ''}"]
+    if row.compressed_bytes is None or row.encode_gb_per_s is None or row.decode_gb_per_s is None:
+        return [*cells, *["-"] * 5, "[red]failed[/]"]
+    over = row.compressed_bytes - row.bound_block_bytes
+    return [
+        *cells,
+        f"{row.original_bytes / row.compressed_bytes:.3f}",
+        f"{100 * (1 - row.compressed_bytes / row.original_bytes):.2f}",
+        f"{100 * over / row.original_bytes:+.2f}",
+        f"{row.encode_gb_per_s:.2f}",
+        f"{row.decode_gb_per_s:.2f}",
+        "yes" if row.lossless else "[red]NO[/]",
+    ]
+
+
+def _csv(rows: "Sequence[Row]") -> str:
+    from codec.bench import Row
+
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    return text.getvalue()
+
+
+def _inspection_table(file: Path, found: Inspection) -> "Table":
+    from rich.table import Table
+
+    table = Table(
+        title=f"{file}: {found.element}, blocks of {found.block_bytes} bytes, "
+        f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}",
+        title_justify="left",
+        title_style="bold",
+    )
+    table.add_column("")
+    table.add_column("count", justify="right")
+    table.add_column("share %", justify="right")
+    groups = (
+        ("frames", found.frames_by_mode, found.frames),
+        ("coder", found.frames_by_coder, found.frames_by_mode["coded"]),
+        ("bytes", found.bytes_by_section, found.compressed_bytes),
+    )
+    for group, counts, total in groups:
+        for name, count in counts.items():
+            share = 100 * count / total if total else 0.0
+            table.add_row(f"{group}: {name.replace('_', ' ')}", f"{count:,}", f"{share:.1f}")
+        table.add_section()
+    return table
+
+
+def _read(path: Path) -> U8:
+    """The bytes of a file, mapped."""
+    if not path.stat().st_size:
+        return np.empty(0, np.uint8)
+    return np.asarray(np.memmap(path, np.uint8, mode="r"))
+
+
+def _check_output(out: Path, source: Path, *, force: bool) -> None:
+    if out.exists() and source.exists() and out.samefile(source):
+        raise InvalidInput(f"{out}: expected an output other than the input")
+    if out.exists() and not force:
+        raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the name `path` once it is complete; on an error nothing remains."""
+    try:
+        target = NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
+    except FileNotFoundError as error:
+        raise InvalidInput(f"{path}: expected a folder {path.parent}; found none") from error
+    temporary = Path(target.name)
+    try:
+        with target:
+            yield target
+        # A temporary file is private; what the user gets follows the umask.
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _console(json_path: Path | None) -> "Console":
+    """Where people read: standard output, unless that is to hold JSON alone."""
+    from rich.console import Console
+
+    return Console(stderr=json_path == Path("-"))
+
+
+def _write_json(path: Path | None, value: object) -> None:
+    if path is None:
+        return
+    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+    if path == Path("-"):
+        sys.stdout.write(text)
+        return
+    with _writing(path) as target:
+        target.write(text.encode())
