@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 STYLE = Path(__file__).with_name("plots.mplstyle")
 
-Key = tuple[str, str, str]
+# Role and collective.
+Key = tuple[str, str]
 
 
 def find_runs(folder: Path) -> list[Run]:
@@ -44,7 +45,7 @@ def comparison_table(comparison: Comparison) -> Table:
     table = _table(
         f"{summary.strategy}, {summary.world_size} ranks, {summary.steps} steps, "
         f"{OFF} against {summary.engine}; MB",
-        ("role", "collective", "dtype"),
+        ("role", "collective"),
         ("logical", "payload", "ratio", "wire off", "wire on", "saved"),
     )
     off, on = _by_key(comparison.off), _by_key(comparison.on)
@@ -52,7 +53,7 @@ def comparison_table(comparison: Comparison) -> Table:
         table.add_row(*key, *_cells(off.get(key), on[key]))
     table.add_section()
     totals = comparison.off.summary.totals, summary.totals
-    table.add_row("all", "", "", *_cells(*totals), style="bold")
+    table.add_row("all", "", *_cells(*totals), style="bold")
     return table
 
 
@@ -144,7 +145,7 @@ def draw_bytes(axes: "Axes", runs: Sequence[Run]) -> None:
         sizes = [table[key]["wire_bytes"] / 1e6 if key in table else 0.0 for key in keys]
         bars = axes.barh(positions, sizes, height=height * 0.9, label=_label(run))
         axes.bar_label(bars, fmt="%.1f", padding=3, fontsize=8)
-    axes.set_yticks(range(len(keys)), [f"{role}\n{name} {dtype}" for role, name, dtype in keys])
+    axes.set_yticks(range(len(keys)), [f"{role}\n{name}" for role, name in keys])
     axes.set(title="Bytes on the wire, headers included", xlabel="MB over all ranks and steps")
     axes.grid(axis="y", visible=False)
     axes.legend()
@@ -171,32 +172,35 @@ def _label(run: Run) -> str:
     )
 
 
-def _by_key(run: Run) -> dict[Key, TrafficRow]:
-    return {(row["role"], row["collective"], row["dtype"]): row for row in run.summary.rows}
+def _by_key(run: Run) -> dict[Key, Totals]:
+    groups: dict[Key, list[TrafficRow]] = {}
+    for row in run.summary.rows:
+        groups.setdefault((row["role"], row["collective"]), []).append(row)
+    return {key: add_up(rows) for key, rows in groups.items()}
 
 
-def _largest(tables: list[dict[Key, TrafficRow]], key: Key) -> int:
+def _largest(tables: list[dict[Key, Totals]], key: Key) -> int:
     return max(table[key]["wire_bytes"] for table in tables if key in table)
 
 
 def _table(title: str, labels: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(
-        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False
+        title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
     )
     for name in labels:
-        table.add_column(name)
+        table.add_column(name, no_wrap=True)
     for name in numbers:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     return table
 
 
-def _cells(off: Totals | TrafficRow | None, on: Totals | TrafficRow) -> list[str]:
+def _cells(off: Totals | None, on: Totals) -> list[str]:
     before = off["wire_bytes"] if off else 0
-    saved = f"{100 * (1 - on['wire_bytes'] / before):.1f} %" if before else "-"
+    saved = f"{100 * (1 - on['wire_bytes'] / before):.1f}%" if before else "-"
     return [
         megabytes(on["logical_bytes"]),
         megabytes(on["payload_bytes"]),
-        _ratio(add_up([on])),
+        _ratio(on),
         megabytes(before),
         megabytes(on["wire_bytes"]),
         saved,

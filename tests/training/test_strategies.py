@@ -47,7 +47,7 @@ def test_the_three_differ_in_what_is_sharded() -> None:
     assert sharded == {"zero1": 1, "zero2": 2, "zero3": 3}
 
 
-# One rank sums nothing, two ranks sum the same in either order: bits must be those of the reference.
+# One rank sums nothing and two sum the same in either order: the bits must be the reference's.
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("strategy", STRATEGY_NAMES)
 def test_bits_of_the_unsharded_reference(
