@@ -6,9 +6,9 @@ of the usual sizes are summed in four quarters at a time and joined by a table.
 """
 
 import numpy as np
-from numba import njit
 
 from codec.format import CRC_INIT, CRC_POLYNOMIAL
+from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import crc32c_word, load64
 
 U64 = np.uint64
@@ -31,7 +31,7 @@ _SHIFT_256 = _shift_table(256)
 _SHIFT_1024 = _shift_table(1024)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def crc_header(state, low, high, long):
     """Finish a CRC: add the header's two words (CRC field zero) to the state after the block."""
     state = crc32c_word(state, low)
@@ -40,7 +40,7 @@ def crc_header(state, low, high, long):
     return state ^ U64(CRC_INIT)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def crc_block(data, size):
     """CRC state after the first `size` bytes of `data`, a multiple of 64."""
     if size == 4096:
@@ -53,7 +53,7 @@ def crc_block(data, size):
     return state
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _quarters(data, quarter, table):
     a, b, c, d = U64(CRC_INIT), U64(0), U64(0), U64(0)
     for i in range(0, quarter, 8):
@@ -64,7 +64,7 @@ def _quarters(data, quarter, table):
     return _shift(_shift(_shift(a, table) ^ b, table) ^ c, table) ^ d
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _shift(state, table):
     byte = U64(255)
     return U64(

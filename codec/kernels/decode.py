@@ -6,13 +6,13 @@ so that word-wise reads stay inside memory that this file owns.
 """
 
 import numpy as np
-from numba import njit
 
 from codec import format as f
 from codec.format import Mode
 from codec.kernels import order as o
 from codec.kernels import split as sp
 from codec.kernels import unary as un
+from codec.kernels.compile import kernel
 from codec.kernels.crc import crc_block, crc_header
 from codec.kernels.intrinsics import copy, copy_in, copy_out, load64, popcount
 
@@ -27,7 +27,7 @@ QUOTIENTS_BYTES = f.UNARY_BITS_PER_VALUE_MAX * f.BLOCK_BYTES_MAX + SPARE
 OK, BAD_LENGTH, BAD_HEADER, BAD_SECTIONS, BAD_PADDING, BAD_CODES, BAD_RANKS, BAD_CRC = range(8)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, out, total):
     """Decode payloads at `address`, back to back, to `total` bytes at `out`.
 
@@ -42,6 +42,7 @@ def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, ou
     slots = np.zeros(3 * sp.SLOT_BYTES, np.uint8)
     symbols = np.zeros(SCRATCH_BYTES, np.uint8)
     ranks = np.zeros(SCRATCH_BYTES, np.uint8)
+    low_values = np.zeros(SCRATCH_BYTES, np.uint8)
     quotients = np.zeros(QUOTIENTS_BYTES, np.uint8)
     order = np.zeros(o.RANKS_MAX + 1, np.uint8)
     constants = np.zeros(4, np.uint8)
@@ -84,6 +85,7 @@ def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, ou
                 slots,
                 symbols,
                 ranks,
+                low_values,
                 quotients,
                 order,
                 constants,
@@ -114,18 +116,18 @@ def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, ou
     return OK, 0, 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _move(to, origin, scratch, size):
     copy_in(scratch, 0, origin, size)
     copy_out(to, scratch, 0, size)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _field(word, lsb, bits):
     return I64((word >> U64(lsb)) & U64((1 << bits) - 1))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _all_zero(data, start, end):
     any_bits = U8(0)
     for i in range(start, end):
@@ -133,12 +135,12 @@ def _all_zero(data, start, end):
     return any_bits == 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _align(size):
     return (size + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _decode_coded(
     frame,
     length,
@@ -150,6 +152,7 @@ def _decode_coded(
     slots,
     symbols,
     ranks,
+    low_values,
     quotients,
     order,
     constants,
@@ -256,6 +259,7 @@ def _decode_coded(
             zero_rank,
             symbols,
             ranks,
+            low_values,
             quotients,
             order,
         )
@@ -284,18 +288,18 @@ def _decode_coded(
     return OK
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _from(data, start):
     return data[start:]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _set_bit(slots, start, n, bit):
     for i in range(start, start + n):
         slots[i] |= bit
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _decode_symbols(
     frame,
     low,
@@ -310,13 +314,15 @@ def _decode_symbols(
     zero_rank,
     symbols,
     ranks,
+    low_values,
     quotients,
     order,
 ):
     """Symbols of `m` >= 1 values; sections lie inside the frame. Returns a status."""
     escape = o.RANKS[coder]
     known = o.fill_order(base, path, zero_rank, escape, symbol_max, order)
-    codes = un.count_large(frame, low, m) if coder == o.F2 else m
+    un.unpack_low(coder, frame, low, low_values, m)
+    codes = un.count_coded(coder, low_values, m)
     bits_max = f.UNARY_BITS_PER_VALUE_MAX * m
     if unary_bytes == 0:
         if codes != 0:
@@ -329,7 +335,7 @@ def _decode_symbols(
         if un.read_unary(frame, unary, unary_bytes, quotients) != codes:
             return BAD_CODES
 
-    un.join(coder, frame, low, quotients, ranks, m)
+    un.join(coder, low_values, quotients, ranks, m)
     largest = un.largest(ranks, m)
     if largest > escape:
         return BAD_RANKS
@@ -337,10 +343,7 @@ def _decode_symbols(
         for i in range(m):
             if known <= ranks[i] < escape:
                 return BAD_RANKS
-    if coder == o.R2:
-        un.unrank_many(ranks, order, symbols, m)
-    else:
-        un.unrank_few(ranks, order, symbols, m)
+    un.unrank(coder, ranks, order, symbols, m)
     found = un.count_equal(ranks, m, U8(escape)) if largest == escape else 0
     allowed = min((m + f.VALUES_PER_ESCAPE - 1) // f.VALUES_PER_ESCAPE, f.ESCAPES_MAX)
     if found != escapes or found > allowed:

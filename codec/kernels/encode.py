@@ -2,13 +2,13 @@
 """Blocks to frames (`docs/format.md`). May not use `codec.kernels.decode`."""
 
 import numpy as np
-from numba import njit
 
 from codec import format as f
 from codec.format import Mode
 from codec.kernels import order as o
 from codec.kernels import split as sp
 from codec.kernels import unary as un
+from codec.kernels.compile import kernel
 from codec.kernels.crc import crc_block, crc_header
 from codec.kernels.intrinsics import copy, copy_in, copy_out, load64, store64
 
@@ -19,7 +19,7 @@ SPARE = 128
 SCRATCH_BYTES = f.BLOCK_BYTES_MAX + SPARE
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def encode_blocks(address, total, element, block_bytes, phase, bare, out, lengths, modes):
     """Encode `total` bytes at `address` to memory at `out`; returns the bytes written.
 
@@ -33,7 +33,8 @@ def encode_blocks(address, total, element, block_bytes, phase, bare, out, length
     ranks = np.zeros(SCRATCH_BYTES, np.uint8)
     packed = np.zeros(2 * SCRATCH_BYTES, np.uint8)
     low = np.zeros(SCRATCH_BYTES, np.uint8)
-    nibbles = np.zeros(SCRATCH_BYTES, np.uint8)
+    code_lengths = np.zeros(SCRATCH_BYTES, np.uint8)
+    quads = np.zeros(SCRATCH_BYTES // 4, np.uint16)
     unary = np.zeros(SCRATCH_BYTES, np.uint8)
     extras = np.zeros(f.ALIGN_BYTES * 4, np.uint8)
     order = np.zeros(o.RANKS_MAX + 1, np.uint8)
@@ -172,15 +173,10 @@ def encode_blocks(address, total, element, block_bytes, phase, bare, out, length
             if coder == o.R2:
                 un.rank_many(symbols, order, known, count, table, ranks, m)
             else:
-                un.rank_few(symbols, order, ranks, m)
+                un.rank_few(symbols, order, known, choice[o.ZERO_RANK], table, ranks, m)
             low_bytes = (m * o.LOW_BITS[coder] + 7) >> 3
-            if coder == o.F2:
-                un.pack_f2(ranks, m, low, nibbles, unary)
-            elif coder == o.R0:
-                un.pack_r0(ranks, m, nibbles, unary)
-            else:
-                sp.pack_fields(ranks, 0, m, o.LOW_BITS[coder], low, 0)
-                un.pack_rice(ranks, m, o.LOW_BITS[coder], unary)
+            un.pack_low(coder, ranks, m, code_lengths, low)
+            un.pack_unary(coder, ranks, m, code_lengths, quads, unary)
             _clear(low, low_bytes)
             to += _put_padded(to, low, low_bytes)
             copy_out(to, unary, 0, choice[o.UNARY_BYTES])
@@ -193,38 +189,38 @@ def encode_blocks(address, total, element, block_bytes, phase, bare, out, length
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _finish(lengths, modes, index, length, mode):
     lengths[index] = length
     modes[index] = mode
     return length
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _align(size):
     return (size + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _clear(data, size):
     """Zero the padding behind a section of `size` bytes."""
     store64(data, size, U64(0))
     store64(data, size + 8, U64(0))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _put_padded(to, data, size):
     copy_out(to, data, 0, _align(size))
     return _align(size)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _put_word(to, scratch, word):
     store64(scratch, 0, word)
     copy_out(to, scratch, 0, 8)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _has_period(block, size, width):
     for i in range(width, min(size, 16)):
         if block[i] != block[i - width]:
@@ -235,7 +231,7 @@ def _has_period(block, size, width):
     return differ == 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _stored_beats(data, size):
     """Bitmap of the beats that are not zero, and whether a complete beat is zero.
 
@@ -255,7 +251,7 @@ def _stored_beats(data, size):
     return bitmap, whole_zero
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _drop_zero_beats(data, values, n, per_beat, width, bitmap):
     """Move the stored beats to the front of `values`; returns the number of values kept."""
     kept = 0
@@ -270,7 +266,7 @@ def _drop_zero_beats(data, values, n, per_beat, width, bitmap):
     return kept
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _remainder_bytes(n, per_beat, slot_count, last_bits, plane_flags):
     """Bytes of the remainders section without padding."""
     planes = slot_count if last_bits == 8 else slot_count - 1
@@ -284,7 +280,7 @@ def _remainder_bytes(n, per_beat, slot_count, last_bits, plane_flags):
     return size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _gather_escapes(symbols, ranks, n, escape, out):
     count = 0
     for i in range(n):

@@ -1,33 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machine operations that Numba does not offer: unaligned words, bit gather and scatter, CRC-32C.
+"""Machine operations that Numba does not offer: unaligned words, byte masks, bit gather, CRC-32C.
 
-`load*`, `store*` and `copy_*` do no bounds check: callers stay inside what they own. `gather_bits`
-and `scatter_bits` are BMI2's PEXT and PDEP, `crc32c_word` is SSE4.2's CRC32; where the processor lacks
-them, or `WIREZIP_PORTABLE=1` asks for it, plain loops take their place. (Numba's cache on disk
-does not know of that variable: give the portable kernels a `NUMBA_CACHE_DIR` of their own.)
+None checks a bound: callers stay inside what they own. `gather_bits` and `scatter_bits` are BMI2's
+PEXT and PDEP, `crc32c_word` is SSE4.2's CRC32, `look_up_32` is AVX2's PSHUFB; where the processor
+lacks them, or `WIREZIP_PORTABLE=1` asks for it, plain loops take their place. The byte masks are
+written for vectors of 64 bytes, which LLVM cuts to what the processor has.
 """
 
-import os
-
 import numpy as np
-from llvmlite import binding, ir
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-_FEATURES = binding.get_host_cpu_features()
-NATIVE = (
-    _FEATURES.get("bmi2", False)
-    and _FEATURES.get("sse4.2", False)
-    and os.environ.get("WIREZIP_PORTABLE") != "1"
-)
+from codec.kernels.compile import NATIVE
 
-_I8, _I16, _I64 = ir.IntType(8), ir.IntType(16), ir.IntType(64)
+_I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
+_BYTES = ir.VectorType(_I8, 64)
 
 
 def _array_pointer(context, builder, array_type, array, offset):
     data = cgutils.create_struct_proxy(array_type)(context, builder, value=array).data
     return builder.gep(builder.bitcast(data, _I8.as_pointer()), [offset])
+
+
+def _load_vector(context, builder, array_type, array, offset):
+    pointer = _array_pointer(context, builder, array_type, array, offset)
+    vector = builder.load(builder.bitcast(pointer, _BYTES.as_pointer()))
+    vector.align = 1
+    return vector
+
+
+def _splat(builder, byte):
+    undefined = ir.Constant(_BYTES, ir.Undefined)
+    first = builder.insert_element(undefined, byte, ir.Constant(_I32, 0))
+    return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_I32, 64), [0] * 64))
 
 
 @intrinsic
@@ -59,18 +66,90 @@ def store64(typing_context, array, offset, value):
 
 
 @intrinsic
-def store16(typing_context, array, offset, value):
-    """Write the low 2 bytes of `value` at byte `offset` of `array`."""
+def equal_mask(typing_context, array, offset, byte):
+    """Bit `i` says whether byte `offset + i` of `array` equals `byte`, for 64 bytes."""
+    signature = types.uint64(array, types.int64, types.uint8)
+
+    def generate(context, builder, sig, args):
+        vector = _load_vector(context, builder, sig.args[0], args[0], args[1])
+        same = builder.icmp_unsigned("==", vector, _splat(builder, args[2]))
+        return builder.bitcast(same, _I64)
+
+    return signature, generate
+
+
+@intrinsic
+def above_mask(typing_context, array, offset, byte):
+    """Bit `i` says whether byte `offset + i` of `array` is larger than `byte`, for 64 bytes."""
+    signature = types.uint64(array, types.int64, types.uint8)
+
+    def generate(context, builder, sig, args):
+        vector = _load_vector(context, builder, sig.args[0], args[0], args[1])
+        larger = builder.icmp_unsigned(">", vector, _splat(builder, args[2]))
+        return builder.bitcast(larger, _I64)
+
+    return signature, generate
+
+
+@intrinsic
+def odd_mask(typing_context, array, offset):
+    """Bit `i` is the lowest bit of byte `offset + i` of `array`, for 64 bytes."""
+    signature = types.uint64(array, types.int64)
+
+    def generate(context, builder, sig, args):
+        vector = _load_vector(context, builder, sig.args[0], args[0], args[1])
+        return builder.bitcast(builder.trunc(vector, ir.VectorType(_I1, 64)), _I64)
+
+    return signature, generate
+
+
+@intrinsic
+def store_bits(typing_context, array, offset, bits):
+    """Write each bit of a uint64 as a byte of 0 or 1: undoes `odd_mask`."""
     signature = types.void(array, types.int64, types.uint64)
 
     def generate(context, builder, sig, args):
+        spread = builder.zext(builder.bitcast(args[2], ir.VectorType(_I1, 64)), _BYTES)
         pointer = _array_pointer(context, builder, sig.args[0], args[0], args[1])
-        half = builder.trunc(args[2], _I16)
-        store = builder.store(half, builder.bitcast(pointer, _I16.as_pointer()))
+        store = builder.store(spread, builder.bitcast(pointer, _BYTES.as_pointer()))
         store.align = 1
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic
+def _look_up_32_native(typing_context, table, source, offset, target):
+    signature = types.void(table, source, types.int64, target)
+
+    def generate(context, builder, sig, args):
+        half, whole = ir.VectorType(_I8, 16), ir.VectorType(_I8, 32)
+        zero = ir.Constant(_I64, 0)
+        pointer = _array_pointer(context, builder, sig.args[0], args[0], zero)
+        row = builder.load(builder.bitcast(pointer, half.as_pointer()))
+        row.align = 1
+        lanes = ir.Constant(ir.VectorType(_I32, 32), [*range(16), *range(16)])
+        rows = builder.shuffle_vector(row, row, lanes)
+        pointer = _array_pointer(context, builder, sig.args[1], args[1], args[2])
+        index = builder.load(builder.bitcast(pointer, whole.as_pointer()))
+        index.align = 1
+        shuffle = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(whole, [whole, whole]), "llvm.x86.avx2.pshuf.b"
+        )
+        pointer = _array_pointer(context, builder, sig.args[3], args[3], args[2])
+        store = builder.store(
+            builder.call(shuffle, [rows, index]), builder.bitcast(pointer, whole.as_pointer())
+        )
+        store.align = 1
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+@njit(nogil=True)
+def _look_up_32_portable(table, source, offset, target):
+    for i in range(offset, offset + 32):
+        target[i] = table[source[i] & np.uint8(15)]
 
 
 @intrinsic
@@ -145,12 +224,23 @@ def popcount(typing_context, x):
 
 
 @intrinsic
+def trailing_zeros(typing_context, x):
+    """Number of zeros below the lowest one of a uint64; 64 for 0."""
+    signature = types.int64(types.uint64)
+
+    def generate(context, builder, sig, args):
+        return builder.cttz(args[0], ir.Constant(_I1, 0))
+
+    return signature, generate
+
+
+@intrinsic
 def leading_zeros(typing_context, x):
     """Number of zeros above the highest one of a uint64; 64 for 0."""
     signature = types.int64(types.uint64)
 
     def generate(context, builder, sig, args):
-        return builder.ctlz(args[0], ir.Constant(ir.IntType(1), 0))
+        return builder.ctlz(args[0], ir.Constant(_I1, 0))
 
     return signature, generate
 
@@ -201,7 +291,9 @@ if NATIVE:
     gather_bits = _binary64("llvm.x86.bmi.pext.64")
     scatter_bits = _binary64("llvm.x86.bmi.pdep.64")
     crc32c_word = _binary64("llvm.x86.sse42.crc32.64.64")
+    look_up_32 = _look_up_32_native
 else:
     gather_bits = _gather_bits_portable
     scatter_bits = _scatter_bits_portable
     crc32c_word = _crc32c_word_portable
+    look_up_32 = _look_up_32_portable

@@ -2,19 +2,28 @@
 """Symbol counts to order, coder and exact section sizes (`docs/format.md`, sections 7 and 8)."""
 
 import numpy as np
-from numba import njit
 
 from codec import format as f
 from codec.format import Coder
-from codec.kernels.intrinsics import load64
+from codec.kernels.compile import kernel
+from codec.kernels.intrinsics import (
+    above_mask,
+    equal_mask,
+    load64,
+    popcount,
+    trailing_zeros,
+)
 
-U16, U64, I32 = np.uint16, np.uint64, np.int32
+U8, U16, U64, I32, I64 = np.uint8, np.uint16, np.uint64, np.int32, np.int64
 
 R0, R1, R2, F2 = int(Coder.R0), int(Coder.R1), int(Coder.R2), int(Coder.F2)
 LOW_BITS = np.array(f.CODER_LOW_BITS, np.int64)
 RANKS = np.array(f.CODER_RANKS, np.int64)
 RANKS_MAX = max(f.CODER_RANKS)
 RANKS_FEW = min(f.CODER_RANKS)
+
+# How many symbols are counted by comparison.
+WINDOW = 16
 
 # Counts lie between margins that a walk over RANKS_MAX symbols cannot leave; -1 marks "no symbol".
 MARGIN = 32
@@ -25,9 +34,51 @@ BASE, PATH, ZERO_RANK, CODER, ESCAPES, UNARY_BYTES, LOW_BYTES, CODED_BYTES = ran
 CHOICE_SIZE = 8
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_symbols(symbols, n, partial, counts):
-    """Histogram of `n` symbols into `counts[MARGIN + symbol]`; `partial` is scratch, uint16 (1024,)."""
+    """Histogram of `n` >= 1 symbols into `counts[MARGIN + symbol]`.
+
+    Most blocks use few neighbouring symbols: those below the largest are counted by comparing 64
+    values at a time, the rest one by one. `symbols` must be 0 behind `n` up to a multiple of 64.
+    `partial` is scratch, uint16 (1024,).
+    """
+    for i in range(256):
+        counts[MARGIN + i] = I32(0)
+    top = U8(0)
+    for i in range(n):
+        top = max(top, symbols[i])
+    behind = -n & 63
+    counts[MARGIN] = _count(symbols, n, U8(0)) - behind
+    left = n - counts[MARGIN]
+    lowest = max(I64(top) - WINDOW + 1, 1)
+    symbol = I64(top)
+    while left > 0 and symbol >= lowest:
+        c = _count(symbols, n, U8(symbol))
+        counts[MARGIN + symbol] = c
+        left -= c
+        symbol -= 1
+    if left > n >> 4:
+        _count_all(symbols, n, partial, counts)
+    elif left > 0:
+        for start in range(0, n, 64):
+            below = ~above_mask(symbols, start, U8(lowest - 1)) & ~equal_mask(symbols, start, U8(0))
+            while below:
+                place = start + trailing_zeros(below)
+                counts[MARGIN + symbols[place]] += I32(1)
+                below &= below - U64(1)
+
+
+@kernel
+def _count(symbols, n, symbol):
+    count = 0
+    for i in range(0, n, 64):
+        count += popcount(equal_mask(symbols, i, symbol))
+    return count
+
+
+@kernel
+def _count_all(symbols, n, partial, counts):
+    """Count in four tables by turns, since adding to one place twice in a row is slow."""
     byte = U64(255)
     for i in range(1024):
         partial[i] = U16(0)
@@ -50,12 +101,12 @@ def count_symbols(symbols, n, partial, counts):
         )
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def choose(counts, n, symbol_max, ranked, choice):
     """Choose order and coder for `n` >= 1 values; False if no coder meets the limits.
 
-    `counts` as `count_symbols` leaves it, margins at -1; its zero symbol is overwritten. `ranked` is
-    scratch, int32 (RANKS_MAX + 1,). Fills `choice`.
+    `counts` as `count_symbols` leaves it, margins at -1; its zero symbol is overwritten. `ranked`
+    is scratch, int32 (RANKS_MAX + 1,). Fills `choice`.
     """
     zeros = counts[MARGIN]
     counts[MARGIN] = I32(-1)
@@ -117,7 +168,7 @@ def choose(counts, n, symbol_max, ranked, choice):
     return choice[CODED_BYTES] < 1 << 30
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _cost_r2(counts, symbol_max, left, right, steps, length, ranked):
     covered = cost = 0
     for i in range(min(length, RANKS_MAX)):
@@ -141,7 +192,7 @@ def _cost_r2(counts, symbol_max, left, right, steps, length, ranked):
     return covered, cost
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _offer(choice, n, coder, escapes, unary_bits):
     """Take the coder if it meets the limits and is shorter, or as short with a lower number."""
     allowed = min((n + f.VALUES_PER_ESCAPE - 1) // f.VALUES_PER_ESCAPE, f.ESCAPES_MAX)
@@ -159,13 +210,13 @@ def _offer(choice, n, coder, escapes, unary_bits):
         choice[CODED_BYTES] = size
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _padded(bits):
     """Bytes of a bit string, padded to the alignment of sections."""
     return (((bits + 7) >> 3) + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def fill_order(base, path, zero_rank, ranks, symbol_max, order):
     """Write the symbols by rank into `order`, uint8; returns how many there are, up to `ranks`."""
     length = 0

@@ -7,10 +7,10 @@ the top bits. The sign is the highest bit of the last slot.
 """
 
 import numpy as np
-from numba import njit
 
 from codec.elements import ElementType
 from codec.format import BLOCK_BYTES_MAX
+from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import copy, gather_bits, load64, scatter_bits, store64
 
 U8, U16, U32, U64 = np.uint8, np.uint16, np.uint32, np.uint64
@@ -37,7 +37,7 @@ SLOTS = _per_type(lambda layout: -(-layout.remainder_bits // 8))
 LAST_SLOT_BITS = _per_type(lambda layout: (layout.remainder_bits - 1) % 8 + 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def split(element, values, slots, symbols, n):
     """Split `n` elements, given as the bytes of `values`, and clear what lies behind them."""
     if element == BF16:
@@ -52,11 +52,19 @@ def split(element, values, slots, symbols, n):
             symbols[i] = U8(0)
     else:
         _split_fp8(values, slots, symbols, n, U8(3 if element == E4M3 else 2))
+    clear_group(symbols, n)
     for slot in range(SLOTS[element]):
         store64(slots, SLOT_BYTES * slot + n, U64(0))
 
 
-@njit(nogil=True, cache=True)
+@kernel
+def clear_group(data, n):
+    """Zero the bytes behind `n` up to a multiple of 64."""
+    for i in range(n, (n + 63) & ~63):
+        data[i] = U8(0)
+
+
+@kernel
 def merge(element, slots, symbols, values, n):
     """Undo `split`."""
     if element == BF16:
@@ -71,7 +79,7 @@ def merge(element, slots, symbols, values, n):
         _merge_fp8(slots, symbols, values, n, U8(3 if element == E4M3 else 2))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def common_sign(slots, n, slot, bits):
     """0 if the signs of `n` >= 1 values differ, 1 if all are positive, 2 if all are negative."""
     any_bits, all_bits = U8(0), U8(255)
@@ -85,7 +93,7 @@ def common_sign(slots, n, slot, bits):
     return 2 if all_bits & sign else 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def is_constant(slots, n, slot):
     """Whether all `n` >= 1 bytes of a slot are equal."""
     part = slots[SLOT_BYTES * slot : SLOT_BYTES * slot + n]
@@ -98,7 +106,7 @@ def is_constant(slots, n, slot):
     return differ == 0
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def pack_remainders(slots, n, per_beat, slot_count, last_bits, plane_flags, out):
     """Write the remainders section; returns its bytes, without padding.
 
@@ -127,7 +135,7 @@ def pack_remainders(slots, n, per_beat, slot_count, last_bits, plane_flags, out)
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def unpack_remainders(data, n, per_beat, slot_count, last_bits, plane_flags, constants, slots):
     """Undo `pack_remainders` from the start of `data`; returns the bytes read, or -1.
 
@@ -161,9 +169,9 @@ def unpack_remainders(data, n, per_beat, slot_count, last_bits, plane_flags, con
     return at
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def pack_fields(source, start, count, bits, out, at):
-    """Pack the low `bits` of `count` bytes; bytes behind them must be zero. Returns the new `at`."""
+    """Pack the low `bits` of `count` bytes, behind which must be zeros; returns the new `at`."""
     mask = field_mask(bits)
     end = at + ((count * bits + 7) >> 3)
     for i in range(0, count, 8):
@@ -172,7 +180,7 @@ def pack_fields(source, start, count, bits, out, at):
     return end
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def unpack_fields(data, at, count, bits, out, start):
     """Undo `pack_fields`. Returns the new `at`, or -1 if padding bits are not zero."""
     mask = field_mask(bits)
@@ -185,13 +193,13 @@ def unpack_fields(data, at, count, bits, out, start):
     return end
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def field_mask(bits):
     """The low `bits` of each byte of a word."""
     return U64(0x0101010101010101) * U64((1 << bits) - 1)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split_bf16(values, slots, symbols, n):
     for i in range(n):
         v = values[i]
@@ -199,14 +207,14 @@ def _split_bf16(values, slots, symbols, n):
         symbols[i] = U8(v >> U16(7))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge_bf16(slots, symbols, values, n):
     for i in range(n):
         r = U16(slots[i])
         values[i] = ((r & U16(0x80)) << U16(8)) | (U16(symbols[i]) << U16(7)) | (r & U16(0x7F))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split_fp16(values, slots, symbols, n):
     low, top = slots[:SLOT_BYTES], slots[SLOT_BYTES : 2 * SLOT_BYTES]
     for i in range(n):
@@ -216,7 +224,7 @@ def _split_fp16(values, slots, symbols, n):
         symbols[i] = U8(U16(v >> U16(10)) & U16(31))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge_fp16(slots, symbols, values, n):
     low, top = slots[:SLOT_BYTES], slots[SLOT_BYTES : 2 * SLOT_BYTES]
     for i in range(n):
@@ -225,7 +233,7 @@ def _merge_fp16(slots, symbols, values, n):
         values[i] = U16(low[i]) | high | (U16(symbols[i]) << U16(10))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split_fp32(values, slots, symbols, n):
     low, middle = slots[:SLOT_BYTES], slots[SLOT_BYTES : 2 * SLOT_BYTES]
     high = slots[2 * SLOT_BYTES :]
@@ -240,7 +248,7 @@ def _split_fp32(values, slots, symbols, n):
         symbols[i] = U8(values[i] >> U32(23))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge_fp32(slots, symbols, values, n):
     low, middle = slots[:SLOT_BYTES], slots[SLOT_BYTES : 2 * SLOT_BYTES]
     high = slots[2 * SLOT_BYTES :]
@@ -251,7 +259,7 @@ def _merge_fp32(slots, symbols, values, n):
         values[i] = top | mantissa | (U32(symbols[i]) << U32(23))
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _split_fp8(values, slots, symbols, n, mantissa_bits):
     mask = U8((1 << mantissa_bits) - 1)
     symbol_mask = U8((1 << (7 - mantissa_bits)) - 1)
@@ -261,7 +269,7 @@ def _split_fp8(values, slots, symbols, n, mantissa_bits):
         symbols[i] = U8(U8(v >> mantissa_bits) & symbol_mask)
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def _merge_fp8(slots, symbols, values, n, mantissa_bits):
     mask = U8((1 << mantissa_bits) - 1)
     for i in range(n):

@@ -7,41 +7,45 @@ its end are carried into the next byte's first quotient.
 """
 
 import numpy as np
-from numba import njit
 
+from codec.format import ZERO_RANK_NONE
+from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import (
-    gather_bits,
+    above_mask,
+    equal_mask,
     leading_zeros,
     load64,
+    look_up_32,
+    odd_mask,
     popcount,
     scatter_bits,
-    store16,
     store64,
+    store_bits,
 )
-from codec.kernels.order import F2, R0, R1
+from codec.kernels.order import F2, LOW_BITS, R0, R1, R2, RANKS_FEW
+from codec.kernels.split import clear_group
 
-U8, U32, U64, I64 = np.uint8, np.uint32, np.uint64, np.int64
-
-LSB = U64(0x0101010101010101)
-NO_RANK = 255
+U8, U16, U32, U64, I64 = np.uint8, np.uint16, np.uint32, np.uint64, np.int64
 
 
-def _code_table(bits, count):
-    """Codes of `count` quotients of `bits` bits each: uint64 words, and their lengths."""
-    index = np.arange(1 << bits * count, dtype=np.uint64)
-    words = np.zeros(index.size, np.uint64)
-    lengths = np.zeros(index.size, np.uint64)
-    for place in range(count):
-        q = index >> U64(bits * place) & U64((1 << bits) - 1)
-        words |= U64(1) << (lengths + q)
-        lengths += q + U64(1)
-    return words, lengths.astype(np.uint8)
+def _quad_table():
+    """uint32 `(4096,)`: the codes of four lengths of three bits each, one after the other.
+
+    A code of length 0 is empty. All others end in a 1, so the highest 1 tells the sum of lengths.
+    """
+    index = np.arange(4096, dtype=np.uint64)
+    words = np.zeros(4096, np.uint64)
+    place = np.zeros(4096, np.uint64)
+    for quarter in range(4):
+        length = index >> U64(3 * quarter) & U64(7)
+        code = np.where(length > 0, U64(1) << (np.maximum(length, U64(1)) - U64(1)), U64(0))
+        words |= code << place
+        place += length
+    return words.astype(np.uint32)
 
 
-_WORDS, QUAD_LENGTHS = _code_table(3, 4)
-QUADS = _WORDS.astype(np.uint32)
-_WORDS, PAIR_LENGTHS = _code_table(4, 2)
-PAIRS = _WORDS.astype(np.uint32)
+QUADS = _quad_table()
+LENGTH_MAX = U8(7)
 
 
 def _byte_table():
@@ -65,199 +69,153 @@ def _byte_table():
 BYTE_QUOTIENTS, BYTE_COUNTS, BYTE_ZEROS = _byte_table()
 
 
-@njit(nogil=True, cache=True)
-def rank_few(symbols, order, ranks, n):
-    """Ranks under an order of 15 symbols, 15 for every other symbol; clears 8 bytes behind."""
-    s0, s1, s2, s3, s4 = order[0], order[1], order[2], order[3], order[4]
-    s5, s6, s7, s8, s9 = order[5], order[6], order[7], order[8], order[9]
-    s10, s11, s12, s13, s14 = order[10], order[11], order[12], order[13], order[14]
-    # A chain of selects becomes vector code, which a table look-up does not.
+BYTE_MASKS = np.array(
+    [sum(0xFF << 8 * i for i in range(8) if byte >> i & 1) for byte in range(256)], np.uint64
+)
+
+
+@kernel
+def rank_few(symbols, order, known, zero_rank, table, ranks, n):
+    """Ranks under an order of up to 15 symbols, 15 for every other symbol.
+
+    Symbols other than zero follow each other without a hole, so their distance from the
+    lowest finds the rank. `table` is scratch; `ranks` is cleared up to a multiple of 64.
+    """
+    lowest = 255
+    for r in range(known):
+        if r != zero_rank:
+            lowest = min(lowest, order[r])
+    for i in range(16):
+        table[i] = U8(RANKS_FEW)
+    for r in range(known):
+        if r != zero_rank:
+            table[order[r] - lowest] = U8(r)
+    low = U8(lowest)
     for i in range(n):
-        s = symbols[i]
-        r = U8(15)
-        r = U8(14) if s == s14 else r
-        r = U8(13) if s == s13 else r
-        r = U8(12) if s == s12 else r
-        r = U8(11) if s == s11 else r
-        r = U8(10) if s == s10 else r
-        r = U8(9) if s == s9 else r
-        r = U8(8) if s == s8 else r
-        r = U8(7) if s == s7 else r
-        r = U8(6) if s == s6 else r
-        r = U8(5) if s == s5 else r
-        r = U8(4) if s == s4 else r
-        r = U8(3) if s == s3 else r
-        r = U8(2) if s == s2 else r
-        r = U8(1) if s == s1 else r
-        r = U8(0) if s == s0 else r
-        ranks[i] = r
-    store64(ranks, n, U64(0))
+        ranks[i] = min(U8(symbols[i] - low), U8(15))
+    for i in range(0, n, 32):
+        look_up_32(table, ranks, i, ranks)
+    if zero_rank < ZERO_RANK_NONE:
+        z = U8(zero_rank)
+        for i in range(n):
+            ranks[i] = z if symbols[i] == U8(0) else ranks[i]
+    clear_group(ranks, n)
 
 
-@njit(nogil=True, cache=True)
-def unrank_few(ranks, order, symbols, n):
-    """Symbols of ranks 0 to 14; what it writes for larger ones means nothing."""
-    s0, s1, s2, s3, s4 = order[0], order[1], order[2], order[3], order[4]
-    s5, s6, s7, s8, s9 = order[5], order[6], order[7], order[8], order[9]
-    s10, s11, s12, s13, s14 = order[10], order[11], order[12], order[13], order[14]
-    for i in range(n):
-        r = ranks[i]
-        s = s0
-        s = s1 if r == U8(1) else s
-        s = s2 if r == U8(2) else s
-        s = s3 if r == U8(3) else s
-        s = s4 if r == U8(4) else s
-        s = s5 if r == U8(5) else s
-        s = s6 if r == U8(6) else s
-        s = s7 if r == U8(7) else s
-        s = s8 if r == U8(8) else s
-        s = s9 if r == U8(9) else s
-        s = s10 if r == U8(10) else s
-        s = s11 if r == U8(11) else s
-        s = s12 if r == U8(12) else s
-        s = s13 if r == U8(13) else s
-        s = s14 if r == U8(14) else s
-        symbols[i] = s
-
-
-@njit(nogil=True, cache=True)
-def rank_many(symbols, order, length, escape, table, ranks, n):
-    """Ranks under any order, `escape` for symbols that it lacks; `table` is scratch, uint8 (256,)."""
+@kernel
+def rank_many(symbols, order, known, escape, table, ranks, n):
+    """Ranks under any order, `escape` for symbols that it lacks; `table` is scratch."""
     for s in range(256):
         table[s] = U8(escape)
-    for r in range(length - 1, -1, -1):
+    for r in range(known - 1, -1, -1):
         table[order[r]] = U8(r)
     for i in range(n):
         ranks[i] = table[symbols[i]]
-    store64(ranks, n, U64(0))
+    clear_group(ranks, n)
 
 
-@njit(nogil=True, cache=True)
-def unrank_many(ranks, order, symbols, n):
-    """Symbols of ranks below 32; what it writes for larger ones means nothing."""
-    for i in range(n):
-        symbols[i] = order[ranks[i] & U8(31)]
+@kernel
+def unrank(coder, ranks, order, symbols, n):
+    """Symbols of ranks; what it writes for escapes means nothing. `order` has 32 entries."""
+    if coder == R2:
+        for i in range(n):
+            symbols[i] = order[ranks[i] & U8(31)]
+    else:
+        for i in range(0, n, 32):
+            look_up_32(order, ranks, i, symbols)
 
 
-@njit(nogil=True, cache=True)
-def pack_f2(ranks, n, low, nibbles, unary):
-    """Low bits and unary section of coder F2; returns the unary section's bits.
-
-    `nibbles` is scratch for the quotients, four bits each. Every buffer needs 16 spare bytes.
-    """
-    at = 0
-    count = 0
-    kept = U64(0)
-    for i in range(0, n, 8):
-        r = load64(ranks, i)
-        # Bytes are at most 15, so adding 0x7D sets the top bit where the rank is at least 3.
-        large = ((r + U64(0x7D) * LSB) >> U64(7)) & LSB
-        small_mask = (LSB - large) * U64(3)
-        store16(low, at, gather_bits((r & small_mask) | (large * U64(3)), LSB * U64(3)))
-        at += 2
-        packed = gather_bits(r - large * U64(3), large * U64(15))
-        kept |= packed << U64(4 * (count & 1))
-        store64(nibbles, count >> 1, kept)
-        grown = count + popcount(large)
-        kept >>= U64(8 * ((grown >> 1) - (count >> 1)))
-        count = grown
-    return _pack_nibbles(nibbles, count, unary)
-
-
-@njit(nogil=True, cache=True)
-def pack_r0(ranks, n, nibbles, unary):
-    """Unary section of coder R0; returns its bits."""
-    for i in range(0, n, 8):
-        r = load64(ranks, i)
-        store64(nibbles, i >> 1, gather_bits(r, LSB * U64(15)))
-    return _pack_nibbles(nibbles, n, unary)
-
-
-@njit(nogil=True, cache=True)
-def _pack_nibbles(nibbles, count, unary):
-    acc = U64(0)
-    filled = U64(0)
-    at = 0
-    i = 0
-    while i + 8 <= count:
-        w = load64(nibbles, i >> 1) & U64(0xFFFFFFFF)
-        if w & U64(0x88888888):
-            for _ in range(4):
-                pair = w & U64(255)
-                w >>= U64(8)
-                acc |= U64(PAIRS[pair]) << filled
-                filled += U64(PAIR_LENGTHS[pair])
-                store64(unary, at, acc)
-                at += I64(filled >> U64(3))
-                acc >>= filled & U64(0x38)
-                filled &= U64(7)
+@kernel
+def pack_low(coder, ranks, n, scratch, low):
+    """Write the low bits; `ranks` must be cleared behind `n`. Needs 64 spare bytes in `low`."""
+    if LOW_BITS[coder] == 1:
+        for i in range(0, n, 64):
+            store64(low, i >> 3, odd_mask(ranks, i))
+    elif LOW_BITS[coder] == 2:
+        groups = (n + 63) & ~63
+        if coder == F2:
+            for i in range(groups):
+                scratch[i] = min(ranks[i], U8(3))
         else:
-            quads = gather_bits(w, U64(0x77777777))
-            a, b = quads & U64(0xFFF), quads >> U64(12)
-            a_length, b_length = U64(QUAD_LENGTHS[a]), U64(QUAD_LENGTHS[b])
-            acc |= U64(QUADS[a]) << filled
-            filled += a_length
-            if filled + b_length > U64(63):
+            for i in range(groups):
+                scratch[i] = ranks[i] & U8(3)
+        words = scratch.view(U32)
+        for i in range(groups >> 2):
+            w = words[i]
+            low[i] = U8(w | U32(w >> U32(6)) | U32(w >> U32(12)) | U32(w >> U32(18)))
+
+
+@kernel
+def pack_unary(coder, ranks, n, lengths, quads, unary):
+    """Write the unary section; returns its bits.
+
+    `lengths`, uint8, and `quads`, uint16, are scratch. Needs 16 spare bytes in `unary`.
+    """
+    _lengths(coder, ranks, n, lengths)
+    _quads(lengths, n, quads)
+    acc, filled, at = U64(0), U64(0), 0
+    for start in range(0, n, 64):
+        long = above_mask(lengths, start, LENGTH_MAX)
+        for first in range(start, min(start + 64, n), 16):
+            if long & U64(0xFFFF):
+                for i in range(first, first + 16):
+                    length = U64(lengths[i])
+                    if length > U64(0):
+                        acc |= U64(1) << (filled + length - U64(1))
+                        filled += length
+                        store64(unary, at, acc)
+                        at += I64(filled >> U64(3))
+                        acc >>= filled & U64(0x38)
+                        filled &= U64(7)
+            else:
+                q = U64(first >> 2)
+                a, b = U64(QUADS[quads[q]]), U64(QUADS[quads[q + U64(1)]])
+                c, d = U64(QUADS[quads[q + U64(2)]]), U64(QUADS[quads[q + U64(3)]])
+                a_bits, c_bits = U64(64 - leading_zeros(a)), U64(64 - leading_zeros(c))
+                front_bits = a_bits + U64(64 - leading_zeros(b))
+                back_bits = c_bits + U64(64 - leading_zeros(d))
+                front, back = a | (b << a_bits), c | (d << c_bits)
+                acc |= front << filled
+                filled += front_bits
+                if filled + back_bits > U64(63):
+                    store64(unary, at, acc)
+                    at += I64(filled >> U64(3))
+                    acc >>= filled & U64(0x38)
+                    filled &= U64(7)
+                acc |= back << filled
+                filled += back_bits
                 store64(unary, at, acc)
                 at += I64(filled >> U64(3))
                 acc >>= filled & U64(0x38)
                 filled &= U64(7)
-            acc |= U64(QUADS[b]) << filled
-            filled += b_length
-            store64(unary, at, acc)
-            at += I64(filled >> U64(3))
-            acc >>= filled & U64(0x38)
-            filled &= U64(7)
-        i += 8
-    while i < count:
-        q = U64((nibbles[i >> 1] >> U8(4 * (i & 1))) & U8(15))
-        acc |= U64(1) << (filled + q)
-        filled += q + U64(1)
-        store64(unary, at, acc)
-        at += I64(filled >> U64(3))
-        acc >>= filled & U64(0x38)
-        filled &= U64(7)
-        i += 1
+            long >>= U64(16)
     return 8 * at + I64(filled)
 
 
-@njit(nogil=True, cache=True)
-def pack_rice(ranks, n, k, unary):
-    """Unary section of coders R1 and R2 (quotients up to 7); returns its bits."""
-    acc = U64(0)
-    filled = U64(0)
-    at = 0
-    mask = (LSB * U64(7)) << U64(k)
-    whole = n & ~7
-    for i in range(0, whole, 8):
-        quads = gather_bits(load64(ranks, i), mask)
-        a, b = quads & U64(0xFFF), quads >> U64(12)
-        a_length, b_length = U64(QUAD_LENGTHS[a]), U64(QUAD_LENGTHS[b])
-        acc |= U64(QUADS[a]) << filled
-        filled += a_length
-        if filled + b_length > U64(63):
-            store64(unary, at, acc)
-            at += I64(filled >> U64(3))
-            acc >>= filled & U64(0x38)
-            filled &= U64(7)
-        acc |= U64(QUADS[b]) << filled
-        filled += b_length
-        store64(unary, at, acc)
-        at += I64(filled >> U64(3))
-        acc >>= filled & U64(0x38)
-        filled &= U64(7)
-    for i in range(whole, n):
-        q = U64(ranks[i] >> U8(k))
-        acc |= U64(1) << (filled + q)
-        filled += q + U64(1)
-        store64(unary, at, acc)
-        at += I64(filled >> U64(3))
-        acc >>= filled & U64(0x38)
-        filled &= U64(7)
-    return 8 * at + I64(filled)
+@kernel
+def _lengths(coder, ranks, n, lengths):
+    """Length of each value's code, 0 for none."""
+    if coder == F2:
+        for i in range(n):
+            lengths[i] = max(ranks[i], U8(2)) - U8(2)
+    else:
+        k = U8(LOW_BITS[coder])
+        for i in range(n):
+            lengths[i] = U8(ranks[i] >> k) + U8(1)
+    clear_group(lengths, n)
 
 
-@njit(nogil=True, cache=True)
+@kernel
+def _quads(lengths, n, quads):
+    """Index of each four lengths into `QUADS`; meaningless where one is above `LENGTH_MAX`."""
+    words = lengths.view(U32)
+    for i in range(((n + 63) & ~63) >> 2):
+        w = words[i]
+        w = U32(w | U32(w >> U32(5))) & U32(0x003F003F)
+        quads[i] = U16(U32(w | U32(w >> U32(10))) & U32(0xFFF))
+
+
+@kernel
 def read_unary(data, at, size, quotients):
     """Quotients of the unary section at `at`, one byte each; returns how many, or -1.
 
@@ -288,52 +246,65 @@ def read_unary(data, at, size, quotients):
     return -1 if seen > U64(15) else count
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def unary_bits(data, at, size):
     """Bits up to and with the last 1 of a section whose last byte is not zero."""
     return 8 * (size - 1) + 64 - leading_zeros(U64(data[at + size - 1]))
 
 
-@njit(nogil=True, cache=True)
-def count_large(low, at, n):
-    """How many of the `n` two-bit fields at `at` are 3; fields behind them must be zero."""
+@kernel
+def unpack_low(coder, data, at, low, n):
+    """Low bits at byte `at` of `data`, one byte each, up to a multiple of 64 values."""
+    if LOW_BITS[coder] == 1:
+        for i in range(0, n, 64):
+            store_bits(low, i, load64(data, at + (i >> 3)))
+    elif LOW_BITS[coder] == 2:
+        words = low.view(U32)
+        packed = data[at : at + ((n + 63) >> 6 << 4)]
+        for i in range(packed.size):
+            w = U32(packed[i])
+            w = w | U32(w << U32(6)) | U32(w << U32(12)) | U32(w << U32(18))
+            words[i] = w & U32(0x03030303)
+    # What was read from behind the section belongs to another one.
+    clear_group(low, n)
+
+
+@kernel
+def count_coded(coder, low, n):
+    """How many of `n` values have a code in the unary section."""
+    if coder != F2:
+        return n
     count = 0
-    for i in range(0, (2 * n + 7) >> 3, 8):
-        w = load64(low, at + i)
-        left = ((2 * n + 7) >> 3) - i
-        if left < 8:
-            w &= (U64(1) << U64(8 * left)) - U64(1)
-        count += popcount(w & (w >> U64(1)) & U64(0x5555555555555555))
+    for i in range(0, n, 64):
+        count += popcount(equal_mask(low, i, U8(3)))
     return count
 
 
-@njit(nogil=True, cache=True)
-def join(coder, low, at, quotients, ranks, n):
-    """Low bits at `at` and quotients to ranks, one byte each."""
-    if coder == R0:
+@kernel
+def join(coder, low, quotients, ranks, n):
+    """Low bits and quotients to ranks, one byte each."""
+    if coder == F2:
+        taken = 0
+        for start in range(0, n, 64):
+            large = equal_mask(low, start, U8(3))
+            for i in range(start, start + 64, 8):
+                byte = large & U64(255)
+                large >>= U64(8)
+                spread = scatter_bits(load64(quotients, taken), BYTE_MASKS[byte])
+                store64(ranks, i, load64(low, i) + spread)
+                taken += popcount(byte)
+    elif coder == R0:
         for i in range(n):
             ranks[i] = quotients[i]
     elif coder == R1:
-        for i in range(0, n, 8):
-            part = scatter_bits(U64(low[at]), LSB)
-            at += 1
-            store64(ranks, i, (load64(quotients, i) << U64(1)) | part)
-    elif coder == F2:
-        taken = 0
-        for i in range(0, n, 8):
-            part = scatter_bits(U64(low[at]) | (U64(low[at + 1]) << U64(8)), LSB * U64(3))
-            at += 2
-            large = part & (part >> U64(1)) & LSB
-            store64(ranks, i, part + scatter_bits(load64(quotients, taken), large * U64(255)))
-            taken += popcount(large)
+        for i in range(n):
+            ranks[i] = U8(quotients[i] << U8(1)) | low[i]
     else:
-        for i in range(0, n, 8):
-            part = scatter_bits(U64(low[at]) | (U64(low[at + 1]) << U64(8)), LSB * U64(3))
-            at += 2
-            store64(ranks, i, (load64(quotients, i) << U64(2)) | part)
+        for i in range(n):
+            ranks[i] = U8(quotients[i] << U8(2)) | low[i]
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def largest(ranks, n):
     """The largest of `n` bytes, 0 if there are none."""
     most = U8(0)
@@ -342,13 +313,10 @@ def largest(ranks, n):
     return most
 
 
-@njit(nogil=True, cache=True)
+@kernel
 def count_equal(ranks, n, rank):
     """How many of `n` bytes equal `rank`."""
     count = 0
-    for start in range(0, n, 128):
-        part = U8(0)
-        for i in range(start, min(start + 128, n)):
-            part = U8(part + U8(ranks[i] == rank))
-        count += I64(part)
+    for i in range(n):
+        count += ranks[i] == rank
     return count
