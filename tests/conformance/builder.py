@@ -92,6 +92,11 @@ class Draft:
         return header + b"".join(self.sections.values())
 
     @property
+    def fits(self) -> bool:
+        """Whether every field is wide enough for its number."""
+        return all(value < 1 << FIELDS[name][1] for name, value in self.fields.items())
+
+    @property
     def within_limits(self) -> bool:
         """Whether the limits of sections 4, 8 and 9 hold."""
         return (

@@ -4,7 +4,7 @@
 import pytest
 
 from codec.engine import Engine, get_engine
-from tests.conformance.engines import CAPABILITIES, Capability
+from tests.conformance.engines import CAPABILITIES, Capability, ReferenceMode
 
 
 @pytest.fixture(params=CAPABILITIES, scope="session")
@@ -15,3 +15,11 @@ def engine(request: pytest.FixtureRequest) -> Engine:
 @pytest.fixture(scope="session")
 def capability(engine: Engine) -> Capability:
     return CAPABILITIES[engine.name]
+
+
+@pytest.fixture(params=[n for n, c in CAPABILITIES.items() if c.reference_mode], scope="session")
+def reference_mode(request: pytest.FixtureRequest) -> ReferenceMode:
+    """Of the engines that have it."""
+    mode = CAPABILITIES[request.param].reference_mode
+    assert mode
+    return mode

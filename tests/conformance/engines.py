@@ -17,19 +17,29 @@ FILL = 0xA5
 
 
 @dataclass(frozen=True)
+class ReferenceMode:
+    """Reference mode of an engine, frame by frame: the engine interface has no resident copy.
+
+    Attributes:
+        encode: `(block, element, phase, resident) -> frame`.
+        decode: `(frame, resident) -> block`.
+    """
+
+    encode: Callable[[bytes, ElementType, int, bytes | None], bytes]
+    decode: Callable[[bytes, bytes | None], bytes]
+
+
+@dataclass(frozen=True)
 class Capability:
     """What an engine can do beside raw, constant and coded frames of every element type.
 
     Attributes:
-        encode_resident: `(block, element, phase, resident) -> frame`, or None without reference
-            mode.
-        decode_resident: `(frame, resident) -> block`, or None without reference mode.
-        without_copy: what a valid frame in reference mode raises where no copy can be given, as in
-            the engine interface.
+        reference_mode: how to reach it, or None without it.
+        without_copy: what a valid frame in reference mode raises where no copy is given, as in the
+            engine interface.
     """
 
-    encode_resident: Callable[[bytes, ElementType, int, bytes], bytes] | None
-    decode_resident: Callable[[bytes, bytes | None], bytes] | None
+    reference_mode: ReferenceMode | None
     without_copy: type[FrameError]
 
     def error(self, of_reference: type[FrameError]) -> type[FrameError]:
@@ -39,11 +49,9 @@ class Capability:
 
 CAPABILITIES = {
     "reference": Capability(
-        encode_resident=reference.encode_frame,
-        decode_resident=reference.decode_frame,
-        without_copy=ReferenceMismatch,
+        ReferenceMode(reference.encode_frame, reference.decode_frame), ReferenceMismatch
     ),
-    "numba": Capability(encode_resident=None, decode_resident=None, without_copy=UnsupportedFrame),
+    "numba": Capability(None, UnsupportedFrame),
 }
 
 

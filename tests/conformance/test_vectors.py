@@ -6,15 +6,17 @@ import pytest
 from codec import reference
 from codec.elements import ElementType
 from codec.engine import Engine
-from codec.errors import FrameError, UnsupportedFrame
+from codec.errors import FrameError
 from codec.format import Coder, Mode
 from codec.header import Header, parse_header
 from tests import make_vectors
 from tests.conformance import builder
-from tests.conformance.engines import Capability, decode_one, encode_one
+from tests.conformance.engines import Capability, ReferenceMode, decode_one, encode_one
 from tests.conformance.vectors import Bad, Good, load_bad, load_good
 
 GOOD, BAD = load_good(), load_bad()
+PLAIN = [vector for vector in GOOD if vector.resident is None]
+RESIDENT = [vector for vector in GOOD if vector.resident is not None]
 
 
 def by_name(vectors: list) -> dict:
@@ -38,27 +40,38 @@ def test_names_are_unique() -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("vector", **by_name(GOOD))
-def test_good_frame_decodes(engine: Engine, capability: Capability, vector: Good) -> None:
-    if parse_header(vector.frame).mode != Mode.REFERENCE:
+@pytest.mark.parametrize("vector", **by_name(PLAIN))
+def test_frame_decodes(engine: Engine, vector: Good) -> None:
+    block = decode_one(engine, vector.frame, vector.element, len(vector.block), vector.phase)
+    assert block == vector.block
+
+
+@pytest.mark.parametrize("vector", **by_name([v for v in PLAIN if v.canonical]))
+def test_block_encodes(engine: Engine, vector: Good) -> None:
+    assert encode_one(engine, vector.block, vector.element, vector.phase) == vector.frame
+
+
+@pytest.mark.parametrize("vector", **by_name(RESIDENT))
+def test_resident_frame_decodes(reference_mode: ReferenceMode, vector: Good) -> None:
+    assert reference_mode.decode(vector.frame, vector.resident) == vector.block
+
+
+@pytest.mark.parametrize("vector", **by_name([v for v in RESIDENT if v.canonical]))
+def test_resident_block_encodes(reference_mode: ReferenceMode, vector: Good) -> None:
+    frame = reference_mode.encode(vector.block, vector.element, vector.phase, vector.resident)
+    assert frame == vector.frame
+
+
+@pytest.mark.parametrize("vector", **by_name(RESIDENT))
+def test_resident_frame_without_copy(engine: Engine, capability: Capability, vector: Good) -> None:
+    header = parse_header(vector.frame)
+    if header.mode != Mode.REFERENCE:
         block = decode_one(engine, vector.frame, vector.element, len(vector.block), vector.phase)
         assert block == vector.block
         return
-    with pytest.raises(capability.without_copy):
+    with pytest.raises(FrameError) as caught:
         decode_one(engine, vector.frame, vector.element, len(vector.block), vector.phase)
-    if capability.decode_resident:
-        assert capability.decode_resident(vector.frame, vector.resident) == vector.block
-
-
-@pytest.mark.parametrize("vector", **by_name([v for v in GOOD if v.canonical]))
-def test_block_encodes(engine: Engine, capability: Capability, vector: Good) -> None:
-    if vector.resident is None:
-        assert encode_one(engine, vector.block, vector.element, vector.phase) == vector.frame
-    elif capability.encode_resident:
-        frame = capability.encode_resident(
-            vector.block, vector.element, vector.phase, vector.resident
-        )
-        assert frame == vector.frame
+    assert caught.type is capability.without_copy
 
 
 @pytest.mark.parametrize("vector", **by_name([v for v in GOOD if not v.canonical]))
@@ -67,20 +80,24 @@ def test_unusual_frame_is_not_what_the_encoder_writes(vector: Good) -> None:
     assert frame != vector.frame
 
 
-@pytest.mark.parametrize("vector", **by_name(BAD))
+@pytest.mark.parametrize("vector", **by_name([v for v in BAD if v.resident is None]))
 def test_bad_frame_is_refused(engine: Engine, capability: Capability, vector: Bad) -> None:
-    if vector.resident is None and vector.name != "bad/copy-missing":
-        with pytest.raises(FrameError) as caught:
-            decode_one(engine, vector.frame, vector.element, vector.block_bytes, vector.phase)
-        assert caught.type is vector.error
-    elif capability.decode_resident:
-        with pytest.raises(FrameError) as caught:
-            capability.decode_resident(vector.frame, vector.resident)
-        assert caught.type is vector.error
-    else:
-        with pytest.raises(FrameError) as caught:
-            decode_one(engine, vector.frame, vector.element, vector.block_bytes, vector.phase)
-        assert caught.type in (vector.error, UnsupportedFrame)
+    with pytest.raises(FrameError) as caught:
+        decode_one(engine, vector.frame, vector.element, vector.block_bytes, vector.phase)
+    assert caught.type is capability.error(vector.error)
+
+
+@pytest.mark.parametrize("vector", **by_name([v for v in BAD if v.resident is not None]))
+def test_bad_resident_frame_is_refused(reference_mode: ReferenceMode, vector: Bad) -> None:
+    with pytest.raises(FrameError) as caught:
+        reference_mode.decode(vector.frame, vector.resident)
+    assert caught.type is vector.error
+
+
+@pytest.mark.parametrize("vector", **by_name([v for v in BAD if v.resident is not None]))
+def test_bad_resident_frame_is_refused_without_copy(engine: Engine, vector: Bad) -> None:
+    with pytest.raises(FrameError):
+        decode_one(engine, vector.frame, vector.element, vector.block_bytes, vector.phase)
 
 
 @pytest.mark.parametrize("vector", **by_name([v for v in GOOD if v.canonical]))
