@@ -161,6 +161,7 @@ def environment(options: Options) -> dict[str, object]:
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": _cpu_name(),
         "logical_cpus": os.cpu_count(),
+        "load_average": os.getloadavg()[0],
         "threads": 1,
         "platform": platform.platform(),
         "python": platform.python_version(),

@@ -2,7 +2,7 @@
 """`wirezip compress | decompress | inspect | bench`: each a frozen dataclass of options with `run`.
 
 `training.cli` gathers them, parses the arguments, and prints what is raised. `run` returns the exit
-status: 0, or 1 if a codec of a benchmark failed or lost something. What a command loads besides
+status: 0, or 1 if our codec failed in a benchmark. What a command loads besides
 NumPy it loads in `run`.
 """
 
@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from tempfile import NamedTemporaryFile
-from typing import IO, TYPE_CHECKING, Annotated, Literal
+from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 import tyro
@@ -39,6 +38,7 @@ SUFFIX = ".wz"
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
 CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
 OutPath = Annotated[Path | None, tyro.conf.arg(name="out", aliases=("-o",), metavar="PATH")]
+# `codec.baselines.CODECS`, which the parser has to know before anything is loaded.
 CodecName = Literal["wirezip", "zipnn", "grouped-zstd-1", "zstd-1", "lz4", "copy"]
 DtypeName = Literal["bf16", "fp16", "fp32", "e4m3", "e5m2", "raw"]
 
@@ -143,7 +143,7 @@ class Bench:
 
     paths: Positional[tuple[Path, ...]]
     """Checkpoints: safetensors, torch zip files, an index of either, or folders of them."""
-    codecs: tuple[CodecName, ...] = ("wirezip", "zipnn", "grouped-zstd-1", "zstd-1", "lz4", "copy")
+    codecs: tuple[CodecName, ...] = get_args(CodecName)
     """What to measure, side by side."""
     cast: Literal["bf16"] | None = None
     """Round FP32 tensors to BF16 first, to nearest and ties to even."""
@@ -184,39 +184,45 @@ class Bench:
         if self.csv:
             with _writing(self.csv) as target:
                 target.write(_csv(report.rows).encode())
-        return 0 if all(row.lossless for row in report.rows) else 1
+        return 0 if all(row.lossless for row in report.rows if row.codec == "wirezip") else 1
 
 
 def _bench_tables(report: "Report") -> "Iterator[Table]":
     """One table a file."""
+    from rich import box
     from rich.table import Table
 
+    environment = report.environment
+    cast = f", cast to {environment['cast']}" if environment["cast"] else ""
     for file in dict.fromkeys(row.file for row in report.rows):
-        cpu, cast = report.environment["cpu"], report.environment["cast"]
-        title = f"{file}{f', cast to {cast}' if cast else ''}, 1 thread of {cpu}"
-        table = Table(title=title, title_justify="left", title_style="bold")
-        for name in ("tensor", "dtype", "codec"):
-            table.add_column(name)
-        for name in ("block", "ratio", "saved %", "over bound", "encode GB/s", "decode GB/s"):
-            table.add_column(name, justify="right")
-        table.add_column("lossless")
-        buffer = None
-        for row in (row for row in report.rows if row.file == file):
-            if buffer not in (None, (row.tensor, row.dtype)):
-                table.add_section()
-            buffer = row.tensor, row.dtype
-            table.add_row(*_bench_cells(row))
-        table.caption = (
-            "ratio = original / compressed; over bound = compressed size above the order-0 bound of "
-            "each block, in % of the original"
+        rows = [row for row in report.rows if row.file == file]
+        conditions = f"median of {environment['repeats']}, 1 thread, {environment['cpu']}"
+        table = Table(
+            title=f"{file}{cast}\n{conditions}",
+            caption="ratio = original / compressed; over bound: compressed size above each block's "
+            "order-0 bound, in % of the original",
+            title_justify="left",
+            caption_justify="left",
+            box=box.SIMPLE_HEAD,
+            collapse_padding=True,
+            pad_edge=False,
         )
+        table.add_column("tensor", overflow="fold", min_width=6)
+        for name in ("dtype", "codec"):
+            table.add_column(name, no_wrap=True)
+        for name in ("block", "ratio", "saved\n%", "over\nbound", "encode\nGB/s", "decode\nGB/s"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("lossless", no_wrap=True)
+        for row, next_row in zip(rows, [*rows[1:], None], strict=True):
+            ends = next_row and (next_row.tensor, next_row.dtype) != (row.tensor, row.dtype)
+            table.add_row(*_bench_cells(row), end_section=bool(ends))
         yield table
 
 
 def _bench_cells(row: "Row") -> list[str]:
     cells = [row.tensor, row.dtype, row.codec, f"{row.block_bytes or ''}"]
     if row.compressed_bytes is None or row.encode_gb_per_s is None or row.decode_gb_per_s is None:
-        return [*cells, *["-"] * 5, "[red]failed[/]"]
+        return [*cells, *"-----", "[red]failed[/]"]
     over = row.compressed_bytes - row.bound_block_bytes
     return [
         *cells,
@@ -240,13 +246,14 @@ def _csv(rows: "Sequence[Row]") -> str:
 
 
 def _inspection_table(file: Path, found: Inspection) -> "Table":
+    from rich import box
     from rich.table import Table
 
     table = Table(
-        title=f"{file}: {found.element}, blocks of {found.block_bytes} bytes, "
+        title=f"{file}\n{found.element}, blocks of {found.block_bytes} bytes\n"
         f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}",
         title_justify="left",
-        title_style="bold",
+        box=box.SIMPLE_HEAD,
     )
     table.add_column("")
     table.add_column("count", justify="right")
@@ -274,29 +281,26 @@ def _read(path: Path) -> U8:
 def _check_output(out: Path, source: Path, *, force: bool) -> None:
     if out.exists() and source.exists() and out.samefile(source):
         raise InvalidInput(f"{out}: expected an output other than the input")
-    if out.exists() and not force:
+    if out.is_file() and not force:
         raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
 
 
 @contextmanager
 def _writing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the name `path` once it is complete; on an error nothing remains."""
-    try:
-        target = NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False)  # noqa: SIM115
-    except FileNotFoundError as error:
-        raise InvalidInput(f"{path}: expected a folder {path.parent}; found none") from error
-    temporary = Path(target.name)
-    try:
-        with target:
+    if path.exists() and not path.is_file():
+        # A device or pipe, which a new file must not take the place of.
+        with path.open("wb") as target:
             yield target
-        # A temporary file is private; what the user gets follows the umask.
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
+        return
+    path = path.resolve()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with temporary.open("xb") as target:
+            yield target
         temporary.replace(path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 def _console(json_path: Path | None) -> "Console":
