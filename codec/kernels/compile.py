@@ -24,6 +24,9 @@ NATIVE = (
 )
 """Whether kernels use the processor's own instructions; `WIREZIP_PORTABLE=1` forbids it."""
 
+EXPANDS_BYTES = NATIVE and _FEATURES.get("avx512vbmi2", False)
+"""Whether the processor moves the bytes that a mask names in one instruction."""
+
 
 def cache_folder():
     """The folder that holds compiled kernels, under `NUMBA_CACHE_DIR` or the user's cache."""

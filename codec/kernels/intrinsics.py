@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from codec.kernels.compile import NATIVE
+from codec.kernels.compile import EXPANDS_BYTES, NATIVE
 
 _I1, _I8, _I32, _I64 = (ir.IntType(bits) for bits in (1, 8, 32, 64))
 _BYTES = ir.VectorType(_I8, 64)
@@ -116,6 +116,31 @@ def store_bits(typing_context, array, offset, bits):
         return context.get_dummy_value()
 
     return signature, generate
+
+
+def _masked_move(name):
+    """VPCOMPRESSB or VPEXPANDB on 64 bytes."""
+
+    @intrinsic
+    def operation(typing_context, target, target_offset, source, source_offset, mask):
+        signature = types.void(target, types.int64, source, types.int64, types.uint64)
+
+        def generate(context, builder, sig, args):
+            vector = _load_vector(context, builder, sig.args[2], args[2], args[3])
+            bits = ir.VectorType(_I1, 64)
+            move = cgutils.get_or_insert_function(
+                builder.module, ir.FunctionType(_BYTES, [_BYTES, _BYTES, bits]), name
+            )
+            zeros = ir.Constant(_BYTES, [0] * 64)
+            moved = builder.call(move, [vector, zeros, builder.bitcast(args[4], bits)])
+            pointer = _array_pointer(context, builder, sig.args[0], args[0], args[1])
+            store = builder.store(moved, builder.bitcast(pointer, _BYTES.as_pointer()))
+            store.align = 1
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return operation
 
 
 @intrinsic
@@ -297,3 +322,35 @@ else:
     scatter_bits = _scatter_bits_portable
     crc32c_word = _crc32c_word_portable
     look_up_32 = _look_up_32_portable
+
+BYTE_MASKS = np.array(
+    [sum(0xFF << 8 * i for i in range(8) if byte >> i & 1) for byte in range(256)], np.uint64
+)
+
+
+@njit(nogil=True)
+def _compress_64_portable(target, target_offset, source, source_offset, mask):
+    for i in range(source_offset, source_offset + 64, 8):
+        byte = mask & np.uint64(255)
+        mask >>= np.uint64(8)
+        store64(target, target_offset, gather_bits(load64(source, i), BYTE_MASKS[byte]))
+        target_offset += popcount(byte)
+
+
+@njit(nogil=True)
+def _expand_64_portable(target, target_offset, source, source_offset, mask):
+    for i in range(target_offset, target_offset + 64, 8):
+        byte = mask & np.uint64(255)
+        mask >>= np.uint64(8)
+        store64(target, i, scatter_bits(load64(source, source_offset), BYTE_MASKS[byte]))
+        source_offset += popcount(byte)
+
+
+# compress_64: the bytes of 64 that `mask` names, side by side; writes up to 64 bytes.
+# expand_64: the next bytes go where `mask` has a 1, zeros elsewhere; reads and writes 64 bytes.
+if EXPANDS_BYTES:
+    compress_64 = _masked_move("llvm.x86.avx512.mask.compress.v64i8")
+    expand_64 = _masked_move("llvm.x86.avx512.mask.expand.v64i8")
+else:
+    compress_64 = _compress_64_portable
+    expand_64 = _expand_64_portable

@@ -50,18 +50,22 @@ def count_symbols(symbols, n, partial, counts):
     behind = -n & 63
     counts[MARGIN] = _count(symbols, n, U8(0)) - behind
     left = n - counts[MARGIN]
-    lowest = max(I64(top) - WINDOW + 1, 1)
     symbol = I64(top)
-    while left > 0 and symbol >= lowest:
-        c = _count(symbols, n, U8(symbol))
-        counts[MARGIN + symbol] = c
-        left -= c
-        symbol -= 1
+    last = max(symbol - WINDOW, 3)
+    while left > 0 and symbol > last:
+        # Four at a time share their loads.
+        a, b, c, d = _count_four(symbols, n, U8(symbol))
+        counts[MARGIN + symbol] = a
+        counts[MARGIN + symbol - 1] = b
+        counts[MARGIN + symbol - 2] = c
+        counts[MARGIN + symbol - 3] = d
+        left -= a + b + c + d
+        symbol -= 4
     if left > n >> 4:
         _count_all(symbols, n, partial, counts)
     elif left > 0:
         for start in range(0, n, 64):
-            below = ~above_mask(symbols, start, U8(lowest - 1)) & ~equal_mask(symbols, start, U8(0))
+            below = ~above_mask(symbols, start, U8(symbol)) & above_mask(symbols, start, U8(0))
             while below:
                 place = start + trailing_zeros(below)
                 counts[MARGIN + symbols[place]] += I32(1)
@@ -74,6 +78,18 @@ def _count(symbols, n, symbol):
     for i in range(0, n, 64):
         count += popcount(equal_mask(symbols, i, symbol))
     return count
+
+
+@kernel
+def _count_four(symbols, n, symbol):
+    """Counts of `symbol` and the three below it."""
+    a = b = c = d = 0
+    for i in range(0, n, 64):
+        a += popcount(equal_mask(symbols, i, symbol))
+        b += popcount(equal_mask(symbols, i, U8(symbol - U8(1))))
+        c += popcount(equal_mask(symbols, i, U8(symbol - U8(2))))
+        d += popcount(equal_mask(symbols, i, U8(symbol - U8(3))))
+    return a, b, c, d
 
 
 @kernel

@@ -12,13 +12,14 @@ from codec.format import ZERO_RANK_NONE
 from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import (
     above_mask,
+    compress_64,
     equal_mask,
+    expand_64,
     leading_zeros,
     load64,
     look_up_32,
     odd_mask,
     popcount,
-    scatter_bits,
     store64,
     store_bits,
 )
@@ -67,11 +68,6 @@ def _byte_table():
 
 
 BYTE_QUOTIENTS, BYTE_COUNTS, BYTE_ZEROS = _byte_table()
-
-
-BYTE_MASKS = np.array(
-    [sum(0xFF << 8 * i for i in range(8) if byte >> i & 1) for byte in range(256)], np.uint64
-)
 
 
 @kernel
@@ -149,10 +145,17 @@ def pack_low(coder, ranks, n, scratch, low):
 def pack_unary(coder, ranks, n, lengths, quads, unary):
     """Write the unary section; returns its bits.
 
-    `lengths`, uint8, and `quads`, uint16, are scratch. Needs 16 spare bytes in `unary`.
+    `ranks` must be cleared behind `n`. `lengths`, uint8, and `quads`, uint16, are scratch. Needs 16
+    spare bytes in `unary`.
     """
-    _lengths(coder, ranks, n, lengths)
-    _quads(lengths, n, quads)
+    if coder == F2:
+        n = _keep_large(ranks, n, lengths)
+    else:
+        k = U8(LOW_BITS[coder])
+        for i in range(n):
+            lengths[i] = U8(ranks[i] >> k) + U8(1)
+    clear_group(lengths, n)
+    _index_quads(lengths, n, quads)
     acc, filled, at = U64(0), U64(0), 0
     for start in range(0, n, 64):
         long = above_mask(lengths, start, LENGTH_MAX)
@@ -193,20 +196,20 @@ def pack_unary(coder, ranks, n, lengths, quads, unary):
 
 
 @kernel
-def _lengths(coder, ranks, n, lengths):
-    """Length of each value's code, 0 for none."""
-    if coder == F2:
-        for i in range(n):
-            lengths[i] = max(ranks[i], U8(2)) - U8(2)
-    else:
-        k = U8(LOW_BITS[coder])
-        for i in range(n):
-            lengths[i] = U8(ranks[i] >> k) + U8(1)
-    clear_group(lengths, n)
+def _keep_large(ranks, n, lengths):
+    """Code lengths under F2: ranks of at least 3, less 2; returns how many there are."""
+    count = 0
+    for i in range(0, n, 64):
+        large = above_mask(ranks, i, U8(2))
+        compress_64(lengths, count, ranks, i, large)
+        count += popcount(large)
+    for i in range(count):
+        lengths[i] -= U8(2)
+    return count
 
 
 @kernel
-def _quads(lengths, n, quads):
+def _index_quads(lengths, n, quads):
     """Index of each four lengths into `QUADS`; meaningless where one is above `LENGTH_MAX`."""
     words = lengths.view(U32)
     for i in range(((n + 63) & ~63) >> 2):
@@ -287,12 +290,10 @@ def join(coder, low, quotients, ranks, n):
         taken = 0
         for start in range(0, n, 64):
             large = equal_mask(low, start, U8(3))
-            for i in range(start, start + 64, 8):
-                byte = large & U64(255)
-                large >>= U64(8)
-                spread = scatter_bits(load64(quotients, taken), BYTE_MASKS[byte])
-                store64(ranks, i, load64(low, i) + spread)
-                taken += popcount(byte)
+            expand_64(ranks, start, quotients, taken, large)
+            taken += popcount(large)
+        for i in range(n):
+            ranks[i] += low[i]
     elif coder == R0:
         for i in range(n):
             ranks[i] = quotients[i]
