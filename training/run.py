@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,8 +72,13 @@ def main() -> int:
         from training.rank import train_rank
 
         train_rank(run, arguments.out)
-    except (TrainingError, WirezipError) as error:
-        sys.stderr.write(f"error: {type(error).__name__}: {error}\n")
+    except Exception as error:
+        # What is raised on purpose says all in one line; of the rest, one wants to see where. The
+        # launcher quotes the last line.
+        if not isinstance(error, TrainingError | WirezipError):
+            traceback.print_exc()
+        first_line = str(error).partition("\n")[0]
+        sys.stderr.write(f"error: {type(error).__name__}: {first_line}\n")
         return 1
     return 0
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """ZeRO-1, 2 and 3 with real ranks: the bits of a plain trainer, and the bytes of the formulas."""
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
@@ -106,8 +107,6 @@ def test_volumes_in_units_of_the_model() -> None:
 
 
 def test_gradients_reduced_in_fp32(tmp_path: Path) -> None:
-    import dataclasses
-
     config = tiny("zero2", 2, steps=2)
     network = dataclasses.replace(config.network, reduce_dtype="fp32")
     result = run(dataclasses.replace(config, network=network), tmp_path / "run")
