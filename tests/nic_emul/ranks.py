@@ -29,7 +29,7 @@ assert nic_emul.backend
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.nic_emul.ranks"])
-_END_S = 90.0
+_END_S = 60.0
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,17 @@ def start_ranks(
     *args: Any,
     environment: dict[str, str] | None = None,
     join: bool = True,
+    stopped: int | None = None,
 ) -> list[Outcome]:
     """Run `function(*args)` on `size` ranks and wait for all of them; see how each ended.
 
     Args:
         environment: `WIREZIP_*` and other variables of the ranks.
         join: make a group of the ranks first, and destroy it afterwards.
+        stopped: a rank that stops itself, and is killed after the others have ended.
 
     Raises:
-        TimeoutError: a rank is still running after a minute and a half.
+        TimeoutError: a rank is still running after a minute.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {"WIREZIP_ENGINE": "null", "WIREZIP_TIMEOUT_S": "30", **(environment or {})}
@@ -92,7 +94,12 @@ def start_ranks(
             theirs.close()
             processes.append(process)
             pipes.append(ours)
-        outcomes = [_outcome(p, c, log) for p, c, log in zip(processes, pipes, logs, strict=True)]
+        ends: dict[int, Outcome] = {}
+        for rank in sorted(range(size), key=lambda rank: rank == stopped):
+            if rank == stopped:
+                processes[rank].kill()
+            ends[rank] = _outcome(processes[rank], pipes[rank], logs[rank])
+        outcomes = [ends[rank] for rank in range(size)]
     late = [rank for rank, outcome in enumerate(outcomes) if outcome.error == "still running"]
     if late:
         raise TimeoutError(f"ranks {late} did not end: {[o.stderr for o in outcomes]}")

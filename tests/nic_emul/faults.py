@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the ranks of the failure tests do: one of them does something terrible, once."""
+
+import os
+import signal
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+import nic_emul
+from codec.engine import Engine, Packets
+from nic_emul import links
+from nic_emul.hello import HELLO_BYTES
+
+CULPRIT = 1
+FOREVER_S = 120
+
+
+def is_culprit() -> bool:
+    return dist.get_rank() == CULPRIT
+
+
+def work_until_something_breaks(count: int = 200_000) -> None:
+    while True:
+        dist.all_reduce(torch.ones(count))
+
+
+def die_between_collectives() -> None:
+    dist.barrier()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGKILL)
+    work_until_something_breaks()
+
+
+def die_while_others_are_idle() -> None:
+    dist.barrier()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(FOREVER_S)
+
+
+def die_in_mid_message() -> None:
+    dist.barrier()
+    if is_culprit():
+        # One packet leaves, the rest of the message never does.
+        whole = links.send_all
+
+        def torn(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
+            whole(sock, [bytes(parts[0])[:-1]], peer)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        links.send_all = torn
+    work_until_something_breaks()
+
+
+def die_in_backward() -> None:
+    """DDP waits in C++ for collectives that will never be done."""
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(64, 64))
+    model(torch.ones(1, 64)).sum().backward()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        model(torch.ones(1, 64)).sum().backward()
+
+
+def die_in_functional_collective() -> None:
+    """The functional collectives wait in C++, too."""
+    import torch.distributed._functional_collectives as functional
+
+    dist.barrier()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        functional.all_reduce(torch.ones(1000), "sum", dist.group.WORLD).sum()
+
+
+def raise_in_user_code() -> None:
+    dist.barrier()
+    if is_culprit():
+        raise ArithmeticError("a bug in the program")
+    work_until_something_breaks()
+
+
+def hang() -> None:
+    dist.barrier()
+    if is_culprit():
+        time.sleep(FOREVER_S)
+    work_until_something_breaks()
+
+
+def stop_process() -> None:
+    """The culprit is stopped: its kernel keeps the connections, nothing is ever read."""
+    dist.barrier()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    work_until_something_breaks(5_000_000)
+
+
+def flip_bit_on_the_wire(part: str) -> None:
+    """A bit of a message flips after the sender's checksums were computed."""
+    dist.barrier()
+    if is_culprit():
+        whole = links.send_all
+
+        def damaged(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
+            if len(parts) == 2:
+                head, payload = bytearray(parts[0]), bytearray(parts[1])
+                # Header, then table, then payload.
+                target, at = {
+                    "header": (head, 20),
+                    "table": (head, len(head) - 1),
+                    "payload": (payload, len(payload) // 2),
+                }[part]
+                target[at] ^= 0x10
+                parts = [head, memoryview(payload)]
+            whole(sock, parts, peer)
+
+        links.send_all = damaged
+    for step in range(20):
+        tensor = torch.full((50_000,), float(step))
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full((50_000,), 3.0 * step)), "wrong data got through"
+    time.sleep(FOREVER_S)
+
+
+class _Damaging:
+    """An engine that damages a frame before the message's checksum is computed."""
+
+    name = "damaging"
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def encode(self, *args: Any, **options: Any) -> Packets:
+        packets = self._engine.encode(*args, **options)
+        payload = packets.payload.copy()
+        payload[payload.size // 2] ^= 0x10
+        return Packets(payload, packets.lengths, packets.modes)
+
+    def decode(self, *args: Any, **options: Any) -> None:
+        self._engine.decode(*args, **options)
+
+
+def damage_frames() -> None:
+    dist.barrier()
+    if is_culprit():
+        nic = nic_emul.local_nic()
+        nic._engine = _Damaging(nic._engine)
+    for _ in range(5):
+        tensor = torch.ones(50_000)
+        dist.all_reduce(tensor)
+        assert torch.equal(tensor, torch.full((50_000,), 3.0)), "wrong data got through"
+    time.sleep(FOREVER_S)
+
+
+def disagree(about: str) -> None:
+    odd = is_culprit()
+    tensor = torch.ones(10_000)
+    if about == "count":
+        dist.all_reduce(torch.ones(10_016 if odd else 10_000))
+    elif about == "dtype":
+        dist.all_reduce(torch.ones(10_000, dtype=torch.int32 if odd else torch.float32))
+    elif about == "reduction":
+        dist.all_reduce(tensor, op=dist.ReduceOp.MAX if odd else dist.ReduceOp.SUM)
+    elif about == "root":
+        dist.broadcast(tensor, 2 if odd else 0)
+    elif about == "collective":
+        if odd:
+            dist.broadcast(tensor, 0)
+        else:
+            dist.all_reduce(tensor)
+    elif about == "order":
+        if odd:
+            dist.barrier()
+        dist.all_reduce(tensor)
+    elif about == "role":
+        role = nic_emul.Role.PARAMETER if odd else nic_emul.Role.GRADIENT
+        options = nic_emul.GroupOptions(role=role)
+        dist.all_reduce(tensor, group=dist.new_group(backend="wirezip", pg_options=options))
+    elif about == "send size":
+        if odd:
+            dist.send(torch.ones(11), 0)
+        elif dist.get_rank() == 0:
+            dist.recv(torch.ones(12), CULPRIT)
+    elif about == "send dtype":
+        if odd:
+            dist.send(torch.ones(10, dtype=torch.int32), 0)
+        elif dist.get_rank() == 0:
+            dist.recv(torch.ones(10), CULPRIT)
+    time.sleep(FOREVER_S)
+
+
+def receive_what_nobody_sends() -> None:
+    dist.barrier()
+    if dist.get_rank() == 0:
+        dist.recv(torch.ones(4), CULPRIT, tag=7)
+    time.sleep(FOREVER_S)
+
+
+def send_what_nobody_receives() -> None:
+    dist.barrier()
+    if is_culprit():
+        dist.send(torch.ones(4), 0, tag=7)
+    time.sleep(FOREVER_S)
+
+
+def catch_and_go_on() -> str:
+    """A program that swallows the error is ended all the same."""
+    dist.barrier()
+    if is_culprit():
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        work_until_something_breaks()
+    except nic_emul.errors.TransportError:
+        time.sleep(FOREVER_S)
+    return "survived"
+
+
+def strangers_knock() -> bool:
+    """Connections without the secret come, say nonsense or nothing, and change nothing."""
+    group = dist.group.WORLD
+    address = group._transport._addresses[dist.get_rank()]
+    silent = socket.create_connection(address)
+    for nonsense in (b"", b"GET / HTTP/1.0\r\n\r\n", bytes(HELLO_BYTES), os.urandom(4096)):
+        with socket.create_connection(address) as stranger:
+            stranger.sendall(nonsense)
+            stranger.settimeout(10)
+            if len(nonsense) >= HELLO_BYTES:
+                try:
+                    assert stranger.recv(1) == b"", "a stranger was answered"
+                except ConnectionResetError:
+                    pass
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    silent.close()
+    return bool(np.all(tensor.numpy() == dist.get_world_size()))
+
+
+def overheard_hello() -> bool:
+    """A hello that is repeated byte for byte gets nobody in."""
+    group = dist.group.WORLD
+    dist.barrier()
+    transport = group._transport
+    peer = (dist.get_rank() + 1) % dist.get_world_size()
+    from nic_emul.hello import Channel, Hello
+
+    hello = Hello(dist.get_rank(), peer, Channel.COLLECTIVE, 4096).pack(transport._secret)
+    with socket.create_connection(transport._addresses[peer]) as again:
+        again.sendall(hello)
+        again.settimeout(10)
+        data = again.recv(4096)
+        while data:
+            data = again.recv(4096)
+    tensor = torch.ones(1000)
+    dist.all_reduce(tensor)
+    return bool(tensor[0] == dist.get_world_size())
+
+
+def init_with_own_mtu(rank: int, size: int, store: dist.Store) -> None:
+    os.environ["WIREZIP_MTU"] = "1024" if rank == CULPRIT else "4096"
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    dist.barrier()
+    time.sleep(FOREVER_S)
+
+
+def init_without_one_rank(rank: int, size: int, store: dist.Store) -> None:
+    if rank == CULPRIT:
+        raise ArithmeticError("never came")
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)

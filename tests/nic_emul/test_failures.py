@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whatever goes wrong on one rank ends every rank with an error: no hang, no wrong data.
+
+`start_ranks` raises when a rank is still running after a while, so each of these tests also asserts
+that nothing hangs.
+"""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from nic_emul.failure import EXIT_CODE
+from tests.nic_emul import faults
+from tests.nic_emul.ranks import Outcome, engines, run_ranks, start_ranks
+
+pytestmark = pytest.mark.ranks
+
+SIZE = 3
+SHORT = {"WIREZIP_TIMEOUT_S": "2"}
+CODING = [name for name in engines() if name != "null"]
+
+
+def expect_failure(outcomes: list[Outcome], reported: str, *, culprit_code: int | None = None) -> None:
+    """Every rank ended with an error, and one of them said `reported`."""
+    for rank, outcome in enumerate(outcomes):
+        if rank == faults.CULPRIT and culprit_code is not None:
+            assert outcome.exit_code == culprit_code, outcome
+        else:
+            assert outcome.exit_code in (1, EXIT_CODE), outcome
+            assert "wrong data" not in outcome.stderr
+    assert any(reported in outcome.stderr for outcome in outcomes), outcomes
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        faults.die_between_collectives,
+        faults.die_in_mid_message,
+        faults.die_while_others_are_idle,
+        faults.die_in_backward,
+        faults.die_in_functional_collective,
+        faults.catch_and_go_on,
+    ],
+)
+def test_dead_peer(fault: Callable[[], None]) -> None:
+    outcomes = start_ranks(fault, SIZE)
+    expect_failure(outcomes, "wirezip: rank", culprit_code=-signal.SIGKILL)
+    assert all(outcome.value is None for outcome in outcomes)
+
+
+def test_exception_in_user_code_ends_the_other_ranks() -> None:
+    expect_failure(start_ranks(faults.raise_in_user_code, SIZE), "a bug in the program")
+
+
+def test_hung_peer() -> None:
+    expect_failure(start_ranks(faults.hang, SIZE, environment=SHORT), "PeerTimeout")
+
+
+def test_stopped_peer() -> None:
+    """A stopped process cannot end itself; the others do."""
+    outcomes = start_ranks(
+        faults.stop_process, SIZE, environment=SHORT, stopped=faults.CULPRIT
+    )
+    expect_failure(outcomes, "PeerTimeout", culprit_code=-signal.SIGKILL)
+
+
+@pytest.mark.parametrize("engine", engines())
+@pytest.mark.parametrize("part", ["header", "table", "payload"])
+def test_bit_flipped_on_the_wire(part: str, engine: str) -> None:
+    environment = {"WIREZIP_ENGINE": engine}
+    outcomes = start_ranks(faults.flip_bit_on_the_wire, SIZE, part, environment=environment)
+    expect_failure(outcomes, "ProtocolError" if part == "table" else "CorruptMessage")
+
+
+@pytest.mark.parametrize("engine", CODING)
+def test_damaged_frame(engine: str) -> None:
+    outcomes = start_ranks(faults.damage_frames, SIZE, environment={"WIREZIP_ENGINE": engine})
+    expect_failure(outcomes, "CorruptMessage")
+
+
+@pytest.mark.parametrize(
+    "about",
+    [
+        "count",
+        "dtype",
+        "reduction",
+        "root",
+        "collective",
+        "order",
+        "role",
+        "send size",
+        "send dtype",
+    ],
+)
+def test_ranks_disagree(about: str) -> None:
+    expect_failure(start_ranks(faults.disagree, SIZE, about), "CollectiveMismatch")
+
+
+def test_receive_that_nobody_sends() -> None:
+    outcomes = start_ranks(faults.receive_what_nobody_sends, SIZE, environment=SHORT)
+    expect_failure(outcomes, "a receive from rank 1 made no progress")
+
+
+def test_send_that_nobody_receives() -> None:
+    outcomes = start_ranks(faults.send_what_nobody_receives, SIZE, environment=SHORT)
+    expect_failure(outcomes, "a send to rank 0 made no progress")
+
+
+def test_strangers_change_nothing() -> None:
+    assert run_ranks(faults.strangers_knock, SIZE) == [True] * SIZE
+
+
+def test_overheard_hello_changes_nothing() -> None:
+    assert run_ranks(faults.overheard_hello, SIZE) == [True] * SIZE
+
+
+def test_ranks_with_different_mtu() -> None:
+    outcomes = start_ranks(faults.init_with_own_mtu, SIZE, join=False)
+    expect_failure(outcomes, "WIREZIP_MTU")
+
+
+def test_rank_that_never_comes() -> None:
+    outcomes = start_ranks(faults.init_without_one_rank, SIZE, environment=SHORT, join=False)
+    expect_failure(outcomes, "a rank of the group did not come in 2 s")
