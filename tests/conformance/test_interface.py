@@ -63,8 +63,8 @@ def round_trip(
 @pytest.mark.parametrize("element", ElementType)
 def test_many_blocks(engine: Engine, element: ElementType, block_bytes: int, bare: bool) -> None:
     """Blocks that cut elements, and a last block that is shorter."""
-    size = 40 * min(block_bytes, 250) + 7
-    for phase in range(element.width_bytes):
+    size = 12 * min(block_bytes, 400) + 7
+    for phase in {0, element.width_bytes - 1}:
         data = as_array(mixed(element, size, phase))
         packets = round_trip(engine, data, element, block_bytes, phase=phase, bare=bare)
         limit = 0 if bare else 8
