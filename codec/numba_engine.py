@@ -5,6 +5,8 @@ The loops are in `codec.kernels`. They work on addresses, so that read-only and 
 need no copy and no kernel of their own; this file checks what they rely on.
 """
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,8 +21,23 @@ from codec.errors import (
     UnsupportedFrame,
 )
 from codec.format import SHORT_HEADER_BYTES, Mode
+from codec.kernels.compile import only_one_process
 from codec.kernels.decode import OK, decode_blocks
 from codec.kernels.encode import encode_blocks
+
+
+@functools.cache
+def compile_kernels() -> None:
+    """Compile the kernels, or load them; the first use in a process calls this.
+
+    Takes some ten seconds when nothing is in the cache. Of several processes that start at once,
+    one compiles and the others wait for it.
+    """
+    data, lengths, modes = np.zeros(8, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.uint8)
+    out = np.zeros(encoded_bytes_max(data.size, data.size), np.uint8)
+    with only_one_process():
+        encode_blocks(data.ctypes.data, 8, 0, 8, 0, False, out.ctypes.data, lengths, modes)
+        decode_blocks(out.ctypes.data, lengths, modes, 0, 8, 0, False, data.ctypes.data, 8)
 
 
 def encoded_bytes_max(total_bytes: int, block_bytes: int) -> int:
@@ -59,6 +76,7 @@ def encode_into(
             raise InvalidInput(
                 f"{name}: expected {dtype.__name__} ({blocks},); found {array.shape}"
             )
+    compile_kernels()
     written = encode_blocks(
         data.ctypes.data,
         data.size,
@@ -108,6 +126,7 @@ class NumbaEngine:
     ) -> None:
         check_request(out, element, block_bytes, phase)
         check_packets(packets, block_lengths(out.size, block_bytes).size)
+        compile_kernels()
         # A refused payload is decoded again by the reference, which says what is wrong with it.
         status, block, offset = decode_blocks(
             np.ascontiguousarray(packets.payload).ctypes.data,

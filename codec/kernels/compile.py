@@ -6,8 +6,11 @@ calls into would go unnoticed. Here the folder's name carries a hash of all that
 the choice of portable kernels included.
 """
 
+import fcntl
 import hashlib
 import os
+import tempfile
+from contextlib import contextmanager
 from pathlib import Path
 
 import numba
@@ -28,22 +31,41 @@ EXPANDS_BYTES = NATIVE and _FEATURES.get("avx512vbmi2", False)
 """Whether the processor moves the bytes that a mask names in one instruction."""
 
 
-def cache_folder():
-    """The folder that holds compiled kernels, under `NUMBA_CACHE_DIR` or the user's cache."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    base = Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home) / "wirezip")
+def _make_cache_folder():
+    """The folder of compiled kernels: under `NUMBA_CACHE_DIR`, the user's cache, or `/tmp`."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    bases = [home / "wirezip", Path(tempfile.gettempdir()) / f"wirezip-{os.getuid()}"]
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        bases.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
     digest = hashlib.sha256(repr((numba.__version__, NATIVE)).encode())
-    for name in sorted([*_SOURCES.glob("*.py"), *_SOURCES.parent.glob("[ef]*.py")]):
-        digest.update(name.read_bytes())
-    return base / f"kernels-{digest.hexdigest()[:16]}"
+    constants = [_SOURCES.parent / "elements.py", _SOURCES.parent / "format.py"]
+    for source in [*sorted(_SOURCES.glob("*.py")), *constants]:
+        digest.update(source.read_bytes())
+    for base in bases:
+        folder = base / f"kernels-{digest.hexdigest()[:16]}"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            continue
+        if os.access(folder, os.W_OK):
+            return folder
+    raise OSError(f"compiled kernels: expected a folder to write to; found none in {bases}")
 
 
-_CACHE_FOLDER = str(cache_folder())
+CACHE_FOLDER = _make_cache_folder()
+
+
+@contextmanager
+def only_one_process():
+    """Let one process at a time compile, so that the others find its result."""
+    with (CACHE_FOLDER / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def kernel(function):
     """Compile without the interpreter lock, and keep the result on disk."""
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, _CACHE_FOLDER
+    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE_FOLDER)
     try:
         return njit(nogil=True, cache=True)(function)
     finally:
