@@ -236,7 +236,7 @@ def _zstd() -> "tuple[ZstdCompressor, ZstdDecompressor]":
     return zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
 
 
-class _Server:
+class Server:
     """Answers the requests of one parent."""
 
     def __init__(self, name: str, block_bytes: int | None) -> None:
@@ -275,7 +275,7 @@ class _Server:
         return {"encode_seconds": encode / loops, "decode_seconds": decode / loops}
 
 
-def serve(server: _Server, requests: TextIO, answers: TextIO) -> None:
+def serve(server: Server, requests: TextIO, answers: TextIO) -> None:
     """Answer every line of `requests` until there are no more."""
     for line in requests:
         try:
@@ -304,7 +304,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     block_bytes = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    serve(_Server(sys.argv[1], block_bytes), sys.stdin, answers)
+    serve(Server(sys.argv[1], block_bytes), sys.stdin, answers)
 
 
 if __name__ == "__main__":

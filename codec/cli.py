@@ -61,7 +61,7 @@ class Compress:
     """Where to write the sizes as JSON; `-` is standard output."""
 
     def run(self) -> int:
-        out = self.out or self.file.with_name(self.file.name + SUFFIX)
+        out = self.out or Path(f"{self.file}{SUFFIX}")
         _check_output(out, self.file, force=self.force)
         data = _read(self.file)
         stream = codec.compress(data, self.dtype, block_bytes=self.block_bytes)
@@ -99,9 +99,9 @@ class Decompress:
     """Where to write the sizes as JSON; `-` is standard output."""
 
     def run(self) -> int:
-        out = self.out or self.file.with_suffix("")
         if self.out is None and self.file.suffix != SUFFIX:
             raise InvalidInput(f"{self.file}: expected a name that ends in {SUFFIX}, or --out")
+        out = self.out or self.file.with_suffix("")
         _check_output(out, self.file, force=self.force)
         stream = _read(self.file)
         data = codec.decompress(stream)
