@@ -3,7 +3,8 @@
 
 The tensors of a type are coded end to end as one buffer, as they lie in the file. Every codec runs
 in a process of its own under the same conditions (`codec.baselines`); they take turns, so that a
-slow spell of the machine hits all of them, and the median over the turns counts.
+slow spell of the machine hits all of them, and the median over the turns counts. Speeds are by the
+processor time of that one process, so that a busy machine changes them little.
 """
 
 import json
@@ -45,7 +46,8 @@ _PACKAGES = ("wirezip", "numpy", "numba", "zipnn", "zstandard", "lz4")
 
 @dataclass(frozen=True)
 class Row:
-    """One codec on one buffer; sizes in bytes, speeds in 1e9 original bytes a second.
+    """One codec on one buffer; sizes in bytes, speeds in 1e9 original bytes a second of processor
+    time, which on an idle machine is the time that passes.
 
     Attributes:
         file: the path as it was given.
@@ -169,7 +171,7 @@ def environment(options: Options) -> dict[str, object]:
         "process_environment": baselines.ENVIRONMENT,
         "cast": options.cast,
         "repeats": options.repeats,
-        "speed": "median over turns, in 1e9 original bytes a second",
+        "speed": "median over turns, in 1e9 original bytes a second of processor time",
     }
 
 

@@ -196,7 +196,8 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
     cast = f", cast to {environment['cast']}" if environment["cast"] else ""
     for file in dict.fromkeys(row.file for row in report.rows):
         rows = [row for row in report.rows if row.file == file]
-        conditions = f"median of {environment['repeats']}, 1 thread, {environment['cpu']}"
+        turns, cpu = environment["repeats"], environment["cpu"]
+        conditions = f"1 thread of {cpu}, processor time, median of {turns}"
         table = Table(
             title=f"{file}{cast}\n{conditions}",
             caption="ratio = original / compressed; over bound: compressed size above each block's "
@@ -207,7 +208,9 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
             collapse_padding=True,
             pad_edge=False,
         )
-        table.add_column("tensor", overflow="fold", min_width=6)
+        named = any(row.tensor != "*" for row in rows)
+        if named:
+            table.add_column("tensor", overflow="fold", min_width=6)
         for name in ("dtype", "codec"):
             table.add_column(name, no_wrap=True)
         for name in ("block", "ratio", "saved\n%", "over\nbound", "encode\nGB/s", "decode\nGB/s"):
@@ -215,12 +218,13 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
         table.add_column("lossless", no_wrap=True)
         for row, next_row in zip(rows, [*rows[1:], None], strict=True):
             ends = next_row and (next_row.tensor, next_row.dtype) != (row.tensor, row.dtype)
-            table.add_row(*_bench_cells(row), end_section=bool(ends))
+            name = [row.tensor] if named else []
+            table.add_row(*name, *_bench_cells(row), end_section=bool(ends))
         yield table
 
 
 def _bench_cells(row: "Row") -> list[str]:
-    cells = [row.tensor, row.dtype, row.codec, f"{row.block_bytes or ''}"]
+    cells = [row.dtype, row.codec, f"{row.block_bytes or ''}"]
     if row.compressed_bytes is None or row.encode_gb_per_s is None or row.decode_gb_per_s is None:
         return [*cells, *"-----", "[red]failed[/]"]
     over = row.compressed_bytes - row.bound_block_bytes
