@@ -10,6 +10,7 @@ other, so nothing that a file brings is ever run.
 import json
 import math
 import pickle
+import pickletools
 import struct
 import zipfile
 from collections import OrderedDict
@@ -51,6 +52,11 @@ _HEADER_BYTES_MAX = 100_000_000
 _ZIP_MAGIC = b"PK\3\4"
 _ZIP_LOCAL_HEADER_BYTES = 30
 _CAST_VALUES = 1 << 20
+
+# What may wrap one hashable object in another, and how often at most; torch needs a few.
+_NESTING_CODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET", "REDUCE"}
+_NESTING_MAX = 100
+_MARK = -1
 
 
 class CheckpointError(InvalidInput):
@@ -405,6 +411,33 @@ class _Unpickler(pickle.Unpickler):
         raise CheckpointError(f"expected the storage of a tensor; found {pid!r:.80}")
 
 
+def _check_nesting(program: bytes) -> None:
+    """Refuse a pickle of tuples in tuples without end: hashing one overflows the C stack.
+
+    The program is run on depths in place of objects.
+    """
+    stack: list[int] = []
+    memo: dict[object, int] = {}
+    for code, argument, _ in pickletools.genops(program):
+        before = code.stack_before
+        if pickletools.markobject in before:
+            at = len(stack) - 1 - stack[::-1].index(_MARK) - before.index(pickletools.markobject)
+        else:
+            at = len(stack) - len(before)
+        taken = [depth for depth in stack[at:] if depth != _MARK]
+        depth = max(taken, default=0) + (code.name in _NESTING_CODES)
+        if depth > _NESTING_MAX:
+            raise CheckpointError("expected tensors; found a pickle of tuples in tuples")
+        if code.name in ("GET", "BINGET", "LONG_BINGET"):
+            depth = memo.get(argument, 0)
+        elif code.name == "MEMOIZE":
+            memo[len(memo)] = depth
+        elif code.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            memo[argument] = stack[-1]
+        del stack[at:]
+        stack += [_MARK if o is pickletools.markobject else depth for o in code.stack_after]
+
+
 class _TorchFile:
     """A torch zip file: its pickle and where its storages lie."""
 
@@ -432,6 +465,7 @@ class _TorchFile:
     def _unpickle(self) -> object:
         program = self._read(self._folder + "data.pkl").tobytes()
         try:
+            _check_nesting(program)
             return _Unpickler(BytesIO(program)).load()
         except CheckpointError as error:
             raise CheckpointError(f"{self._path}: {error}") from None

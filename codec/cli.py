@@ -218,8 +218,8 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
         table.add_column("lossless", no_wrap=True)
         for row, next_row in zip(rows, [*rows[1:], None], strict=True):
             ends = next_row and (next_row.tensor, next_row.dtype) != (row.tensor, row.dtype)
-            name = [row.tensor] if named else []
-            table.add_row(*name, *_bench_cells(row), end_section=bool(ends))
+            label = [row.tensor] if named else []
+            table.add_row(*label, *_bench_cells(row), end_section=bool(ends))
         yield table
 
 

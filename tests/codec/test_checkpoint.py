@@ -356,6 +356,17 @@ def test_programs(tmp_path: Path, program: bytes, message: str | None) -> None:
         read(path)
 
 
+@pytest.mark.parametrize(
+    "wrap", [b"\x85", b"\x85q\0000h\0", b"(K\1K\2l0\x85"], ids=["plain", "memo", "mark"]
+)
+def test_tuples_in_tuples_without_end_are_refused(tmp_path: Path, wrap: bytes) -> None:
+    # As the key of a dictionary such a tuple is hashed, which would end the process.
+    program = b"\x80\2})" + wrap * 1_000_000 + b"K\1s."
+    path = write_torch(tmp_path / "m.pt", program)
+    with pytest.raises(CheckpointError, match="tuples in tuples"):
+        read(path)
+
+
 def test_archives_that_torch_does_not_write(tmp_path: Path) -> None:
     path = tmp_path / "m.pt"
     write_torch(path, tensor_program(), compression=zipfile.ZIP_DEFLATED)
