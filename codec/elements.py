@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Element types: what a tensor is made of, as far as the codec cares (`docs/format.md`, section 3)."""
+"""Element types: what a tensor is made of (`docs/format.md`, section 3)."""
 
 import enum
 from dataclasses import dataclass
@@ -89,9 +89,9 @@ _NAMES = {
     "float8_e5m2": ElementType.E5M2,
 } | dict.fromkeys(
     (
-        "u8 uint8 byte i8 int8 u16 uint16 i16 int16 short u32 uint32 i32 int32 int u64 uint64 i64 int64 "
-        "long bool f64 float64 double c64 complex64 c128 complex128 float8_e4m3fnuz float8_e5m2fnuz "
-        "float8_e8m0fnu"
+        "u8 uint8 byte i8 int8 u16 uint16 i16 int16 short u32 uint32 i32 int32 int u64 uint64 i64 "
+        "int64 long bool f64 float64 double c64 complex64 c128 complex128 float8_e4m3fnuz "
+        "float8_e5m2fnuz float8_e8m0fnu"
     ).split(),
     ElementType.RAW,
 )

@@ -50,6 +50,7 @@ class Engine(Protocol):
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> Packets:
         """Code `data`, cut into blocks of `block_bytes` (the last may be shorter).
 
@@ -60,6 +61,8 @@ class Engine(Protocol):
             phase: bytes at the start of `data` that belong to an element begun before it.
             bare: a block whose frame would not be shorter than itself travels without a frame
                 (packets); otherwise every block gets a frame (streams).
+            resident: a copy that the receiver holds, as long as `data`: allows reference mode.
+            resident: a copy that the receiver holds, as long as `data`: allows reference mode.
 
         Raises:
             InvalidInput: a wrong type, size or phase.
@@ -75,6 +78,7 @@ class Engine(Protocol):
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> None:
         """Undo `encode` into `out`, uint8 `(n,)`, whose size says how many bytes are expected.
 
@@ -114,13 +118,15 @@ def block_lengths(total_bytes: int, block_bytes: int) -> NDArray[np.int32]:
     return lengths
 
 
-def check_request(data: U8, element: ElementType, block_bytes: int, phase: int) -> None:
+def check_request(
+    data: U8, element: ElementType, block_bytes: int, phase: int, resident: U8 | None = None
+) -> None:
     """Raise `InvalidInput` unless an engine can work on these arguments."""
-    if data.dtype != np.uint8 or data.ndim != 1 or not data.flags.c_contiguous:
-        raise InvalidInput(
-            f"data: expected contiguous uint8 (n,); found {data.dtype} {data.shape}"
-            f"{'' if data.flags.c_contiguous else ', not contiguous'}"
-        )
+    _check_bytes("data", data)
+    if resident is not None:
+        _check_bytes("resident", resident)
+        if resident.size != data.size:
+            raise InvalidInput(f"resident: expected {data.size} bytes; found {resident.size}")
     if not 1 <= block_bytes <= BLOCK_BYTES_MAX:
         raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes}")
     if not 0 <= phase < element.width_bytes:
@@ -129,12 +135,20 @@ def check_request(data: U8, element: ElementType, block_bytes: int, phase: int) 
         )
 
 
+def _check_bytes(name: str, array: U8) -> None:
+    if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
+        raise InvalidInput(
+            f"{name}: expected contiguous uint8 (n,); found {array.dtype} {array.shape}"
+            f"{'' if array.flags.c_contiguous else ', not contiguous'}"
+        )
+
+
 def check_packets(packets: Packets, blocks: int) -> None:
     """Raise `CorruptFrame` unless there is one payload a block and their lengths add up."""
     if packets.lengths.size != blocks or packets.modes.size != blocks:
         raise CorruptFrame(f"packets: expected {blocks}; found {packets.lengths.size}")
     total = int(packets.lengths.sum(dtype=np.int64))
-    if blocks and int(packets.lengths.min()) < 0 or total != packets.payload.size:
+    if (blocks and int(packets.lengths.min()) < 0) or total != packets.payload.size:
         raise CorruptFrame(f"packets: expected {packets.payload.size} bytes; found {total}")
 
 
@@ -151,8 +165,9 @@ class NullEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> Packets:
-        check_request(data, element, block_bytes, phase)
+        check_request(data, element, block_bytes, phase, resident)
         if not bare:
             raise InvalidInput("engine null makes no frames: it only serves bare packets")
         lengths = block_lengths(data.size, block_bytes)
@@ -167,8 +182,9 @@ class NullEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase)
+        check_request(out, element, block_bytes, phase, resident)
         if not bare:
             raise InvalidInput("engine null makes no frames: it only serves bare packets")
         if np.any(packets.modes != Mode.RAW):

@@ -15,7 +15,7 @@ class EngineUnavailable(WirezipError, RuntimeError):
 
 
 class FrameError(WirezipError, ValueError):
-    """A frame or stream cannot be decoded. The message says what was expected and found, and where."""
+    """A frame or stream cannot be decoded: what was expected and found, and where."""
 
 
 class TruncatedFrame(FrameError):

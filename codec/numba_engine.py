@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Numba engine: raw, constant and coded frames of every element type, at memory-like speed.
+"""The Numba engine: every mode and element type of the format, at memory-like speed.
 
 The loops are in `codec.kernels`. They work on addresses, so that read-only and misaligned buffers
 need no copy and no kernel of their own; this file checks what they rely on.
@@ -17,8 +17,6 @@ from codec.errors import (
     CorruptFrame,
     FrameError,
     InvalidInput,
-    ReferenceMismatch,
-    UnsupportedFrame,
 )
 from codec.format import SHORT_HEADER_BYTES, Mode
 from codec.kernels.compile import only_one_process
@@ -36,8 +34,8 @@ def compile_kernels() -> None:
     data, lengths, modes = np.zeros(8, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.uint8)
     out = np.zeros(encoded_bytes_max(data.size, data.size), np.uint8)
     with only_one_process():
-        encode_blocks(data.ctypes.data, 8, 0, 8, 0, False, out.ctypes.data, lengths, modes)
-        decode_blocks(out.ctypes.data, lengths, modes, 0, 8, 0, False, data.ctypes.data, 8)
+        encode_blocks(data.ctypes.data, 8, 0, 8, 0, False, 0, out.ctypes.data, lengths, modes)
+        decode_blocks(out.ctypes.data, lengths, modes, 0, 8, 0, False, 0, data.ctypes.data, 8)
 
 
 def encoded_bytes_max(total_bytes: int, block_bytes: int) -> int:
@@ -55,6 +53,7 @@ def encode_into(
     *,
     phase: int = 0,
     bare: bool = False,
+    resident: U8 | None = None,
 ) -> int:
     """`NumbaEngine.encode` into the caller's arrays; returns the bytes written to `out`.
 
@@ -66,7 +65,7 @@ def encode_into(
     Raises:
         InvalidInput: a wrong type, size or phase, or an array that is too small.
     """
-    check_request(data, element, block_bytes, phase)
+    check_request(data, element, block_bytes, phase, resident)
     blocks = -(-data.size // block_bytes)
     room = encoded_bytes_max(data.size, block_bytes)
     if out.size < room or not out.flags.c_contiguous or out.dtype != np.uint8:
@@ -84,6 +83,7 @@ def encode_into(
         block_bytes,
         phase,
         bare,
+        _address(resident),
         out.ctypes.data,
         lengths,
         modes,
@@ -92,7 +92,7 @@ def encode_into(
 
 
 class NumbaEngine:
-    """See `codec.engine.Engine`. Frames in reference mode are refused as unsupported."""
+    """See `codec.engine.Engine`."""
 
     name = "numba"
 
@@ -104,13 +104,22 @@ class NumbaEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> Packets:
-        check_request(data, element, block_bytes, phase)
+        check_request(data, element, block_bytes, phase, resident)
         blocks = -(-data.size // block_bytes)
         out = np.empty(encoded_bytes_max(data.size, block_bytes), np.uint8)
         lengths, modes = np.empty(blocks, np.int32), np.empty(blocks, np.uint8)
         written = encode_into(
-            data, element, block_bytes, out, lengths, modes, phase=phase, bare=bare
+            data,
+            element,
+            block_bytes,
+            out,
+            lengths,
+            modes,
+            phase=phase,
+            bare=bare,
+            resident=resident,
         )
         return Packets(out[:written], lengths, modes)
 
@@ -123,40 +132,47 @@ class NumbaEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase)
+        check_request(out, element, block_bytes, phase, resident)
         check_packets(packets, block_lengths(out.size, block_bytes).size)
         compile_kernels()
-        # A refused payload is decoded again by the reference, which says what is wrong with it.
+        payload = np.ascontiguousarray(packets.payload)
         status, block, offset = decode_blocks(
-            np.ascontiguousarray(packets.payload).ctypes.data,
+            payload.ctypes.data,
             np.ascontiguousarray(packets.lengths, np.int32),
             np.ascontiguousarray(packets.modes, np.uint8),
             int(element),
             block_bytes,
             phase,
             bare,
+            _address(resident),
             out.ctypes.data,
             out.size,
         )
-        if status != OK:
-            payload = packets.payload[offset : offset + int(packets.lengths[block])].tobytes()
-            start = block * block_bytes
-            try:
-                reference.decode_payload(
-                    payload,
-                    element,
-                    min(block_bytes, out.size - start),
-                    (phase - start) % element.width_bytes,
-                    bare=bare,
-                    bare_block=bare and packets.modes[block] == Mode.RAW,
-                )
-            except ReferenceMismatch:
-                message = f"block {block}: engine numba does not decode reference mode"
-                raise UnsupportedFrame(message) from None
-            except FrameError as error:
-                raise type(error)(f"block {block}: {error}") from None
-            raise CorruptFrame(f"block {block}: refused with status {status}")
+        if status == OK:
+            return
+        # The reference refuses it too, and says what is wrong with it.
+        start = block * block_bytes
+        expected = min(block_bytes, out.size - start)
+        copy = None if resident is None else resident[start : start + expected].tobytes()
+        try:
+            reference.decode_payload(
+                payload[offset : offset + int(packets.lengths[block])].tobytes(),
+                element,
+                expected,
+                (phase - start) % element.width_bytes,
+                bare=bare,
+                bare_block=bare and packets.modes[block] == Mode.RAW,
+                resident=copy,
+            )
+        except FrameError as error:
+            raise type(error)(f"block {block}: {error}") from None
+        raise CorruptFrame(f"block {block}: refused with status {status}")
+
+
+def _address(resident: U8 | None) -> int:
+    return 0 if resident is None or resident.size == 0 else resident.ctypes.data
 
 
 ENGINE = NumbaEngine()

@@ -788,12 +788,14 @@ class ReferenceEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> Packets:
-        check_request(data, element, block_bytes, phase)
+        check_request(data, element, block_bytes, phase, resident)
         payloads, modes = [], []
         for start in range(0, data.size, block_bytes):
             block = data[start : start + block_bytes].tobytes()
-            frame = encode_frame(block, element, (phase - start) % element.width_bytes)
+            copy = None if resident is None else resident[start : start + block_bytes].tobytes()
+            frame = encode_frame(block, element, (phase - start) % element.width_bytes, copy)
             mode = parse_header(frame).mode
             if bare and len(frame) >= len(block):
                 frame, mode = block, Mode.RAW
@@ -814,8 +816,9 @@ class ReferenceEngine:
         *,
         phase: int = 0,
         bare: bool = False,
+        resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase)
+        check_request(out, element, block_bytes, phase, resident)
         check_packets(packets, block_lengths(out.size, block_bytes).size)
         start = at = 0
         for i, (length, mode) in enumerate(zip(packets.lengths, packets.modes, strict=True)):
@@ -823,9 +826,16 @@ class ReferenceEngine:
             expected = min(block_bytes, out.size - start)
             block_phase = (phase - start) % element.width_bytes
             bare_block = bare and mode == Mode.RAW
+            copy = None if resident is None else resident[start : start + expected].tobytes()
             try:
                 block = decode_payload(
-                    payload, element, expected, block_phase, bare=bare, bare_block=bare_block
+                    payload,
+                    element,
+                    expected,
+                    block_phase,
+                    bare=bare,
+                    bare_block=bare_block,
+                    resident=copy,
                 )
             except FrameError as error:
                 raise type(error)(f"block {i}: {error}") from None
@@ -842,12 +852,14 @@ def decode_payload(
     *,
     bare: bool,
     bare_block: bool,
+    resident: bytes | None = None,
 ) -> bytes:
     """The block of a payload, which must be the one that the receiver expects (section 11).
 
     Args:
         bare: the payload comes from a packet, so a frame in it is shorter than its block.
         bare_block: the payload is the block itself.
+        resident: the copy that a frame in reference mode was coded against.
 
     Raises:
         FrameError: it is another block, or not valid.
@@ -870,7 +882,7 @@ def decode_payload(
             f"packet: expected a frame shorter than {block_bytes} bytes; "
             f"found {header.mode.name.lower()}, {len(payload)} bytes"
         )
-    return decode_frame(payload)
+    return decode_frame(payload, resident)
 
 
 ENGINE = ReferenceEngine()

@@ -5,48 +5,82 @@ Every length is checked before it is used. A frame is first copied to scratch wi
 so that word-wise reads stay inside memory that this file owns.
 """
 
+from collections import namedtuple
+
 import numpy as np
 
 from codec import format as f
 from codec.format import Mode
 from codec.kernels import order as o
+from codec.kernels import reference_mode as rm
 from codec.kernels import split as sp
 from codec.kernels import unary as un
 from codec.kernels.compile import kernel
 from codec.kernels.crc import crc_block, crc_header
 from codec.kernels.intrinsics import copy, copy_in, copy_out, load64, popcount
+from codec.kernels.order import align, escapes_allowed
 
 U8, U64, I64 = np.uint8, np.uint64, np.int64
 
-RAW, CONSTANT, CODED = int(Mode.RAW), int(Mode.CONSTANT), int(Mode.CODED)
+RAW, CONSTANT, CODED, REFERENCE = (int(mode) for mode in Mode)
 SPARE = 128
 SCRATCH_BYTES = f.BLOCK_BYTES_MAX + SPARE
 QUOTIENTS_BYTES = f.UNARY_BITS_PER_VALUE_MAX * f.BLOCK_BYTES_MAX + SPARE
 
 # Statuses: which check a payload failed. The engine finds the words for them.
-OK, BAD_LENGTH, BAD_HEADER, BAD_SECTIONS, BAD_PADDING, BAD_CODES, BAD_RANKS, BAD_CRC = range(8)
+(
+    OK,
+    BAD_LENGTH,
+    BAD_HEADER,
+    BAD_SECTIONS,
+    BAD_PADDING,
+    BAD_CODES,
+    BAD_RANKS,
+    BAD_COPY,
+    BAD_CRC,
+) = range(9)
+
+Scratch = namedtuple(
+    "Scratch",
+    "frame block values resident slots symbols ranks low quotients order constants numbers gaps "
+    "rest",
+)
+Body = namedtuple("Body", "status head n tail m bitmap at")
+"""What the extras say: sizes in bytes (`head`, `tail`) and values (`n`, stored `m`), and where in
+the frame the next section starts."""
 
 
 @kernel
-def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, out, total):
+def _make_scratch():
+    return Scratch(
+        frame=np.zeros(SCRATCH_BYTES + f.SHORT_HEADER_BYTES, np.uint8),
+        block=np.zeros(SCRATCH_BYTES, np.uint8),
+        values=np.zeros(SCRATCH_BYTES, np.uint8),
+        resident=np.zeros(SCRATCH_BYTES, np.uint8),
+        slots=np.zeros(3 * sp.SLOT_BYTES, np.uint8),
+        symbols=np.zeros(SCRATCH_BYTES, np.uint8),
+        ranks=np.zeros(SCRATCH_BYTES, np.uint8),
+        low=np.zeros(SCRATCH_BYTES, np.uint8),
+        quotients=np.zeros(QUOTIENTS_BYTES, np.uint8),
+        order=np.zeros(o.RANKS_MAX + 1, np.uint8),
+        constants=np.zeros(4, np.uint8),
+        numbers=np.zeros(SCRATCH_BYTES, np.uint32),
+        gaps=np.zeros(SCRATCH_BYTES, np.uint32),
+        rest=np.zeros(SCRATCH_BYTES, np.uint32),
+    )
+
+
+@kernel
+def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, resident, out, total):
     """Decode payloads at `address`, back to back, to `total` bytes at `out`.
 
-    There must be one length a block, and their sum must be what lies at `address`.
+    There must be one length a block, and their sum must be what lies at `address`. `resident` is
+    the address of a copy of `total` bytes, or 0.
 
     Returns:
         Status, and the index and offset of the block that failed.
     """
-    frame = np.zeros(SCRATCH_BYTES + f.SHORT_HEADER_BYTES, np.uint8)
-    block = np.zeros(SCRATCH_BYTES, np.uint8)
-    values = np.zeros(SCRATCH_BYTES, np.uint8)
-    slots = np.zeros(3 * sp.SLOT_BYTES, np.uint8)
-    symbols = np.zeros(SCRATCH_BYTES, np.uint8)
-    ranks = np.zeros(SCRATCH_BYTES, np.uint8)
-    low_values = np.zeros(SCRATCH_BYTES, np.uint8)
-    quotients = np.zeros(QUOTIENTS_BYTES, np.uint8)
-    order = np.zeros(o.RANKS_MAX + 1, np.uint8)
-    constants = np.zeros(4, np.uint8)
-
+    s = _make_scratch()
     width = sp.WIDTHS[element]
     at = 0
     for index in range(lengths.size):
@@ -56,70 +90,349 @@ def decode_blocks(address, lengths, modes, element, block_bytes, phase, bare, ou
         if bare and modes[index] == RAW:
             if length != size:
                 return BAD_LENGTH, index, at
-            _move(out + start, address + at, block, size)
-            at += length
-            continue
-        if length < f.SHORT_HEADER_BYTES or length > size + f.SHORT_HEADER_BYTES:
-            return BAD_LENGTH, index, at
-        copy_in(frame, 0, address + at, length)
-        first = load64(frame, 0)
-        mode = _field(first, f.MODE_LSB, f.MODE_BITS)
-        if (
-            _field(first, f.VERSION_LSB, f.VERSION_BITS) != f.FORMAT_VERSION
-            or _field(first, f.ELEMENT_LSB, f.ELEMENT_BITS) != element
-            or _field(first, f.LENGTH_LSB, f.LENGTH_BITS) != size - 1
-            or mode > CODED
-            or (bare and (mode == RAW or length >= size))
-        ):
-            return BAD_HEADER, index, at
-        second = U64(0)
-        if mode == CODED:
-            status = _decode_coded(
-                frame,
-                length,
-                element,
-                size,
-                (phase - start) % width,
-                block,
-                values,
-                slots,
-                symbols,
-                ranks,
-                low_values,
-                quotients,
-                order,
-                constants,
-            )
+            copy_in(s.block, 0, address + at, size)
+        else:
+            if length < f.SHORT_HEADER_BYTES or length > size + f.SHORT_HEADER_BYTES:
+                return BAD_LENGTH, index, at
+            copy_in(s.frame, 0, address + at, length)
+            origin = resident + start if resident else 0
+            block_phase = (phase - start) % width
+            status = _decode_frame(s, length, size, element, block_phase, bare, origin)
             if status != OK:
                 return status, index, at
-            second = load64(frame, 8)
-        else:
-            unused = (1 << f.LENGTH_LSB) - (1 << f.BITMAP_LSB) | 0xF << f.ZERO_RANK_LSB
-            if first & U64(unused):
-                return BAD_HEADER, index, at
-            body = size if mode == RAW else width
-            if length != f.SHORT_HEADER_BYTES + body or (mode == CONSTANT and size <= width):
-                return BAD_LENGTH, index, at
-            copy(block, 0, frame, f.SHORT_HEADER_BYTES, body)
-            for i in range(body, size):
-                block[i] = block[i - width]
-
-        padded = (size + f.BEAT_BYTES - 1) & ~(f.BEAT_BYTES - 1)
-        for i in range(size, padded):
-            block[i] = U8(0)
-        word = first & U64((1 << f.CRC_LSB) - 1)
-        crc = crc_header(crc_block(block, padded), word, second, mode == CODED)
-        if crc != first >> U64(f.CRC_LSB):
-            return BAD_CRC, index, at
-        copy_out(out + start, block, 0, size)
+        copy_out(out + start, s.block, 0, size)
         at += length
     return OK, 0, 0
 
 
 @kernel
-def _move(to, origin, scratch, size):
-    copy_in(scratch, 0, origin, size)
-    copy_out(to, scratch, 0, size)
+def _decode_frame(s, length, size, element, phase, bare, resident):
+    """Decode `s.frame` into `s.block`; returns a status."""
+    first = load64(s.frame, 0)
+    mode = _field(first, f.MODE_LSB, f.MODE_BITS)
+    if (
+        _field(first, f.VERSION_LSB, f.VERSION_BITS) != f.FORMAT_VERSION
+        or _field(first, f.ELEMENT_LSB, f.ELEMENT_BITS) != element
+        or _field(first, f.LENGTH_LSB, f.LENGTH_BITS) != size - 1
+        or (bare and (mode == RAW or length >= size))
+    ):
+        return BAD_HEADER
+    second = U64(0)
+    if mode >= CODED:
+        if length < f.LONG_HEADER_BYTES:
+            return BAD_LENGTH
+        second = load64(s.frame, 8)
+        if _field(first, f.PHASE_LSB, f.PHASE_BITS) != phase:
+            return BAD_HEADER
+        if mode == CODED:
+            status = _decode_coded(s, length, size, element, phase)
+        else:
+            status = _decode_reference(s, length, size, element, phase, resident)
+    else:
+        status = _decode_plain(s, first, length, size, sp.WIDTHS[element], mode)
+    if status != OK:
+        return status
+
+    padded = _clear_beat(s.block, size)
+    word = first & U64((1 << f.CRC_LSB) - 1)
+    crc = crc_header(crc_block(s.block, padded), word, second, mode >= CODED)
+    return OK if crc == first >> U64(f.CRC_LSB) else BAD_CRC
+
+
+@kernel
+def _decode_plain(s, first, length, size, width, mode):
+    """Raw and constant frames."""
+    unused = (1 << f.LENGTH_LSB) - (1 << f.BITMAP_LSB) | 0xF << f.ZERO_RANK_LSB
+    if first & U64(unused):
+        return BAD_HEADER
+    body = size if mode == RAW else width
+    if length != f.SHORT_HEADER_BYTES + body or (mode == CONSTANT and size <= width):
+        return BAD_LENGTH
+    copy(s.block, 0, s.frame, f.SHORT_HEADER_BYTES, body)
+    for i in range(body, size):
+        s.block[i] = s.block[i - width]
+    return OK
+
+
+@kernel
+def _open_body(s, length, size, width, phase, has_bitmap, constants):
+    """Check and take the extras, all but the bytes of constant planes, which come last."""
+    per_beat = f.BEAT_BYTES // width
+    head = min(phase, size)
+    n = (size - head) // width
+    tail = size - head - n * width
+    beats = (n + per_beat - 1) // per_beat
+    extra = f.BITMAP_BYTES * has_bitmap + head + tail + constants
+    at = f.LONG_HEADER_BYTES + align(extra)
+    bitmap = ~U64(0)
+    if at > length:
+        return Body(BAD_SECTIONS, head, n, tail, 0, bitmap, at)
+    if not _all_zero(s.frame, f.LONG_HEADER_BYTES + extra, at):
+        return Body(BAD_PADDING, head, n, tail, 0, bitmap, at)
+    place = f.LONG_HEADER_BYTES
+    m = n
+    if has_bitmap:
+        bitmap = load64(s.frame, place)
+        place += f.BITMAP_BYTES
+        if beats < 64 and bitmap >> U64(beats):
+            return Body(BAD_PADDING, head, n, tail, 0, bitmap, at)
+        m = popcount(bitmap) * per_beat
+        if beats > 0 and (bitmap >> U64(beats - 1)) & U64(1):
+            m -= beats * per_beat - n
+    copy(s.block, 0, s.frame, place, head)
+    copy(s.block, size - tail, s.frame, place + head, tail)
+    return Body(OK, head, n, tail, m, bitmap, at)
+
+
+# Coded
+
+
+@kernel
+def _decode_coded(s, length, size, element, phase):
+    first, second = load64(s.frame, 0), load64(s.frame, 8)
+    width = sp.WIDTHS[element]
+    per_beat = f.BEAT_BYTES // width
+    symbol_max = sp.SYMBOL_MAX[element]
+    slot_count = sp.SLOTS[element]
+    has_bitmap = _field(first, f.BITMAP_LSB, f.BITMAP_BITS)
+    plane_flags = _field(first, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
+    sign_flag = _field(first, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
+    sign_value = _field(first, f.SIGN_VALUE_LSB, f.SIGN_VALUE_BITS)
+    coder = _field(second, f.CODER_LSB - 64, f.CODER_BITS)
+    unary_bytes = _field(second, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
+    escapes = _field(second, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
+
+    last_bits = sp.LAST_SLOT_BITS[element] - sign_flag
+    planes = slot_count if last_bits == 8 else slot_count - 1
+    if (
+        _field(second, f.RESERVED_LSB - 64, f.RESERVED_BITS) != 0
+        or _field(second, f.ENTRIES_LSB - 64, f.ENTRIES_BITS) != 0
+        or (sign_flag and not sp.SIGNED[element])
+        or (sign_value and not sign_flag)
+        or plane_flags >> planes
+    ):
+        return BAD_HEADER
+    constants = (plane_flags & 1) + (plane_flags >> 1 & 1) + (plane_flags >> 2)
+    body = _open_body(s, length, size, width, phase, has_bitmap, constants)
+    if body.status != OK:
+        return body.status
+    place = f.LONG_HEADER_BYTES + f.BITMAP_BYTES * has_bitmap + body.head + body.tail
+    for plane in range(planes):
+        if plane_flags >> plane & 1:
+            s.constants[plane] = s.frame[place]
+            place += 1
+
+    m = body.m
+    remainder_bytes = m * (planes - constants)
+    if last_bits < 8:
+        remainder_bytes += (m * last_bits + 7) >> 3
+    has_symbols = symbol_max > 0 and m > 0
+    low_bits = m * o.LOW_BITS[coder] if has_symbols else 0
+    low = body.at + align(remainder_bytes)
+    unary = low + align((low_bits + 7) >> 3)
+    if unary + unary_bytes + escapes != length:
+        return BAD_SECTIONS
+    if not _all_zero(s.frame, body.at + remainder_bytes, low):
+        return BAD_PADDING
+    if not _bits_end(s.frame, low, low_bits, unary):
+        return BAD_PADDING
+    used = sp.unpack_remainders(
+        s.frame[body.at :],
+        m,
+        per_beat,
+        slot_count,
+        last_bits,
+        plane_flags,
+        s.constants,
+        s.slots,
+    )
+    if used < 0:
+        return BAD_PADDING
+    if sign_value:
+        start = sp.SLOT_BYTES * (slot_count - 1)
+        for i in range(start, start + m):
+            s.slots[i] |= U8(1 << last_bits)
+
+    if has_symbols:
+        status = _decode_symbols(s, first, second, m, symbol_max, low, unary)
+        if status != OK:
+            return status
+    elif second or _field(first, f.ZERO_RANK_LSB, f.ZERO_RANK_BITS):
+        return BAD_HEADER
+    else:
+        s.symbols[:m] = U8(0)
+    if body.head == 0 and not has_bitmap:
+        sp.merge(element, s.slots, s.symbols, s.block, m)
+    else:
+        sp.merge(element, s.slots, s.symbols, s.values, m)
+        _place_beats(s, body, width)
+    return OK
+
+
+@kernel
+def _decode_symbols(s, first, second, m, symbol_max, low, unary):
+    """Symbols of `m` >= 1 values; sections lie inside the frame. Returns a status."""
+    zero_rank = _field(first, f.ZERO_RANK_LSB, f.ZERO_RANK_BITS)
+    base = _field(second, f.BASE_LSB - 64, f.BASE_BITS)
+    path = _field(second, f.PATH_LSB - 64, f.PATH_BITS)
+    coder = _field(second, f.CODER_LSB - 64, f.CODER_BITS)
+    unary_bytes = _field(second, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
+    escapes = _field(second, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
+    if base < 1 or base > symbol_max:
+        return BAD_HEADER
+    escape = o.RANKS[coder]
+    known = o.fill_order(base, path, zero_rank, escape, symbol_max, s.order)
+    un.unpack_low(coder, s.frame, low, s.low, m)
+    codes = un.count_coded(coder, s.low, m)
+    if not _read_quotients(s, unary, unary_bytes, codes, m):
+        return BAD_CODES
+
+    un.join(coder, s.low, s.quotients, s.ranks, m)
+    largest = un.largest(s.ranks, m)
+    if largest > escape:
+        return BAD_RANKS
+    if known < escape:
+        for i in range(m):
+            if known <= s.ranks[i] < escape:
+                return BAD_RANKS
+    un.unrank(coder, s.ranks, s.order, s.symbols, m)
+    found = un.count_equal(s.ranks, m, U8(escape)) if largest == escape else 0
+    if found != escapes or found > escapes_allowed(m):
+        return BAD_RANKS
+    if found > 0:
+        at = unary + unary_bytes
+        for i in range(m):
+            if s.ranks[i] == escape:
+                if s.frame[at] > symbol_max:
+                    return BAD_RANKS
+                s.symbols[i] = s.frame[at]
+                at += 1
+    return OK
+
+
+# Reference mode
+
+
+@kernel
+def _decode_reference(s, length, size, element, phase, resident):
+    if not resident:
+        return BAD_COPY
+    first, second = load64(s.frame, 0), load64(s.frame, 8)
+    width = sp.WIDTHS[element]
+    has_bitmap = _field(first, f.BITMAP_LSB, f.BITMAP_BITS)
+    gaps = _field(first, f.GAPS_LSB, f.GAPS_BITS)
+    gap_shift = _field(first, f.GAP_SHIFT_LSB, f.GAP_SHIFT_BITS)
+    shift = _field(first, f.SHIFT_LSB, f.SHIFT_BITS)
+    unary_bytes = _field(second, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
+    escapes = _field(second, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
+    entries = _field(second, f.ENTRIES_LSB - 64, f.ENTRIES_BITS)
+    if gaps:
+        if has_bitmap:
+            return BAD_HEADER
+    elif gap_shift or entries:
+        return BAD_HEADER
+
+    copy_in(s.resident, 0, resident, size)
+    padded = _clear_beat(s.resident, size)
+    copy_crc = crc_block(s.resident, padded) ^ U64(f.CRC_INIT)
+    if I64(copy_crc) != _field(second, f.REFERENCE_CRC_LSB - 64, f.REFERENCE_CRC_BITS):
+        return BAD_COPY
+    body = _open_body(s, length, size, width, phase, has_bitmap, 0)
+    if body.status != OK:
+        return body.status
+    copy_in(s.resident, 0, resident + body.head, body.n * width)
+
+    limit = body.n if gaps else body.m
+    codes = 2 * entries if gaps else body.m
+    if gaps and entries > body.n:
+        return BAD_CODES
+    low_bits = entries * (gap_shift + shift) if gaps else codes * shift
+    unary = body.at + align((low_bits + 7) >> 3)
+    escapes_at = unary + unary_bytes
+    if escapes_at > length:
+        return BAD_SECTIONS
+    if not _bits_end(s.frame, body.at, low_bits, unary):
+        return BAD_PADDING
+    if not _read_quotients(s, unary, unary_bytes, codes, limit):
+        return BAD_CODES
+    if un.largest(s.quotients, codes) > rm.ESCAPE or escapes > escapes_allowed(limit):
+        return BAD_CODES
+    long_gaps = un.count_equal(s.quotients, entries, U8(rm.ESCAPE))
+    found = un.count_equal(s.quotients, codes, U8(rm.ESCAPE))
+    if found != escapes:
+        return BAD_RANKS
+    escape_bytes = long_gaps * f.GAP_ESCAPE_BYTES + (found - long_gaps) * width
+    if escapes_at + escape_bytes != length:
+        return BAD_SECTIONS
+
+    low_at = 8 * body.at
+    if not gaps:
+        numbers = s.rest if has_bitmap else s.numbers
+        low_at, escapes_at = rm.read(
+            s.frame, low_at, s.quotients, 0, body.m, shift, width, escapes_at, numbers
+        )
+        if escapes_at < 0:
+            return BAD_CODES
+        if has_bitmap:
+            _spread_beats(s, body, f.BEAT_BYTES // width)
+    else:
+        status = _read_gaps(s, entries, gap_shift, shift, width, low_at, escapes_at, body.n)
+        if status != OK:
+            return status
+    if body.head == 0:
+        rm.restore(element, s.numbers, s.resident, s.block, body.n)
+    else:
+        rm.restore(element, s.numbers, s.resident, s.values, body.n)
+        copy(s.block, body.head, s.values, 0, body.n * width)
+    return OK
+
+
+@kernel
+def _read_gaps(s, entries, gap_shift, shift, width, low_at, escapes_at, n):
+    """Every `z` of the block into `s.numbers`; returns a status."""
+    low_at, escapes_at = rm.read(
+        s.frame,
+        low_at,
+        s.quotients,
+        0,
+        entries,
+        gap_shift,
+        f.GAP_ESCAPE_BYTES,
+        escapes_at,
+        s.gaps,
+    )
+    if escapes_at < 0:
+        return BAD_CODES
+    low_at, escapes_at = rm.read(
+        s.frame, low_at, s.quotients, entries, entries, shift, width, escapes_at, s.rest
+    )
+    if escapes_at < 0:
+        return BAD_CODES
+    s.numbers[:n] = np.uint32(0)
+    most = (1 << 8 * width) - 1
+    at = -1
+    for i in range(entries):
+        at += I64(s.gaps[i]) + 1
+        if at >= n or I64(s.rest[i]) >= most:
+            return BAD_CODES
+        s.numbers[at] = s.rest[i] + np.uint32(1)
+    return OK
+
+
+@kernel
+def _spread_beats(s, body, per_beat):
+    """Move the numbers of stored beats from `s.rest` to their places in `s.numbers`."""
+    kept = 0
+    beat = 0
+    for first in range(0, body.n, per_beat):
+        stored = (body.bitmap >> U64(beat)) & U64(1)
+        for i in range(first, min(first + per_beat, body.n)):
+            s.numbers[i] = s.rest[kept] if stored else np.uint32(0)
+            kept += I64(stored)
+        beat += 1
+
+
+# What both need
 
 
 @kernel
@@ -136,224 +449,45 @@ def _all_zero(data, start, end):
 
 
 @kernel
-def _align(size):
-    return (size + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
+def _bits_end(data, start, bits, end):
+    """Whether everything behind a bit string is zero, up to the end of its section."""
+    if bits & 7 and data[start + (bits >> 3)] >> (bits & 7):
+        return False
+    return _all_zero(data, start + ((bits + 7) >> 3), end)
 
 
 @kernel
-def _decode_coded(
-    frame,
-    length,
-    element,
-    size,
-    phase,
-    block,
-    values,
-    slots,
-    symbols,
-    ranks,
-    low_values,
-    quotients,
-    order,
-    constants,
-):
-    """Decode a coded frame of `length` bytes into `block`; returns a status."""
-    if length < f.LONG_HEADER_BYTES:
-        return BAD_LENGTH
-    first, second = load64(frame, 0), load64(frame, 8)
-    width = sp.WIDTHS[element]
-    symbol_max = sp.SYMBOL_MAX[element]
-    per_beat = f.BEAT_BYTES // width
-    slot_count = sp.SLOTS[element]
-    has_bitmap = _field(first, f.BITMAP_LSB, f.BITMAP_BITS)
-    plane_flags = _field(first, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
-    sign_flag = _field(first, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
-    sign_value = _field(first, f.SIGN_VALUE_LSB, f.SIGN_VALUE_BITS)
-    zero_rank = _field(first, f.ZERO_RANK_LSB, f.ZERO_RANK_BITS)
-    base = _field(second, f.BASE_LSB - 64, f.BASE_BITS)
-    path = _field(second, f.PATH_LSB - 64, f.PATH_BITS)
-    coder = _field(second, f.CODER_LSB - 64, f.CODER_BITS)
-    unary_bytes = _field(second, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
-    escapes = _field(second, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
-
-    last_bits = sp.LAST_SLOT_BITS[element] - sign_flag
-    planes = slot_count if last_bits == 8 else slot_count - 1
-    if (
-        _field(first, f.PHASE_LSB, f.PHASE_BITS) != phase
-        or _field(second, f.RESERVED_LSB - 64, f.RESERVED_BITS) != 0
-        or _field(second, f.ENTRIES_LSB - 64, f.ENTRIES_BITS) != 0
-        or (sign_flag and not sp.SIGNED[element])
-        or (sign_value and not sign_flag)
-        or plane_flags >> planes
-    ):
-        return BAD_HEADER
-
-    head = min(phase, size)
-    n = (size - head) // width
-    tail = size - head - n * width
-    beats = (n + per_beat - 1) // per_beat
-    constant_count = (plane_flags & 1) + (plane_flags >> 1 & 1) + (plane_flags >> 2)
-    extra = f.BITMAP_BYTES * has_bitmap + head + tail + constant_count
-    at = f.LONG_HEADER_BYTES + _align(extra)
-    if at > length:
-        return BAD_SECTIONS
-    if not _all_zero(frame, f.LONG_HEADER_BYTES + extra, at):
-        return BAD_PADDING
-    place = f.LONG_HEADER_BYTES
-    bitmap = U64(0xFFFFFFFFFFFFFFFF)
-    m = n
-    if has_bitmap:
-        bitmap = load64(frame, place)
-        place += f.BITMAP_BYTES
-        if beats < 64 and bitmap >> U64(beats):
-            return BAD_PADDING
-        m = popcount(bitmap) * per_beat
-        if beats > 0 and (bitmap >> U64(beats - 1)) & U64(1):
-            m -= beats * per_beat - n
-    copy(block, 0, frame, place, head)
-    copy(block, size - tail, frame, place + head, tail)
-    place += head + tail
-    for plane in range(planes):
-        if plane_flags >> plane & 1:
-            constants[plane] = frame[place]
-            place += 1
-
-    stored = planes - constant_count
-    remainder_bytes = m * stored
-    if last_bits < 8:
-        remainder_bytes += (m * last_bits + 7) >> 3
-    has_symbols = symbol_max > 0 and m > 0
-    low_bits = m * o.LOW_BITS[coder] if has_symbols else 0
-    low = at + _align(remainder_bytes)
-    unary = low + _align((low_bits + 7) >> 3)
-    if unary + unary_bytes + escapes != length:
-        return BAD_SECTIONS
-    if not _all_zero(frame, at + remainder_bytes, low):
-        return BAD_PADDING
-    if not _all_zero(frame, low + ((low_bits + 7) >> 3), unary):
-        return BAD_PADDING
-    if low_bits & 7 and frame[low + (low_bits >> 3)] >> (low_bits & 7):
-        return BAD_PADDING
-    used = sp.unpack_remainders(
-        _from(frame, at), m, per_beat, slot_count, last_bits, plane_flags, constants, slots
-    )
-    if used < 0:
-        return BAD_PADDING
-    if sign_value:
-        _set_bit(slots, sp.SLOT_BYTES * (slot_count - 1), m, U8(1 << last_bits))
-
-    if has_symbols:
-        if base < 1 or base > symbol_max:
-            return BAD_HEADER
-        status = _decode_symbols(
-            frame,
-            low,
-            unary,
-            unary_bytes,
-            escapes,
-            m,
-            symbol_max,
-            coder,
-            base,
-            path,
-            zero_rank,
-            symbols,
-            ranks,
-            low_values,
-            quotients,
-            order,
-        )
-        if status != OK:
-            return status
-    elif base | path | zero_rank | coder | unary_bytes | escapes:
-        return BAD_HEADER
-    else:
-        symbols[:m] = U8(0)
-
-    if head == 0 and not has_bitmap:
-        sp.merge(element, slots, symbols, block, m)
-        return OK
-    sp.merge(element, slots, symbols, values, m)
-    kept = 0
-    for beat in range(beats):
-        first_value = beat * per_beat
-        bytes_here = min(per_beat, n - first_value) * width
-        to = head + first_value * width
-        if (bitmap >> U64(beat)) & U64(1):
-            copy(block, to, values, kept, bytes_here)
-            kept += bytes_here
-        else:
-            for i in range(to, to + bytes_here):
-                block[i] = U8(0)
-    return OK
+def _clear_beat(block, size):
+    """Fill the last beat with zeros; returns the size with them."""
+    padded = (size + f.BEAT_BYTES - 1) & ~(f.BEAT_BYTES - 1)
+    for i in range(size, padded):
+        block[i] = U8(0)
+    return padded
 
 
 @kernel
-def _from(data, start):
-    return data[start:]
-
-
-@kernel
-def _set_bit(slots, start, n, bit):
-    for i in range(start, start + n):
-        slots[i] |= bit
-
-
-@kernel
-def _decode_symbols(
-    frame,
-    low,
-    unary,
-    unary_bytes,
-    escapes,
-    m,
-    symbol_max,
-    coder,
-    base,
-    path,
-    zero_rank,
-    symbols,
-    ranks,
-    low_values,
-    quotients,
-    order,
-):
-    """Symbols of `m` >= 1 values; sections lie inside the frame. Returns a status."""
-    escape = o.RANKS[coder]
-    known = o.fill_order(base, path, zero_rank, escape, symbol_max, order)
-    un.unpack_low(coder, frame, low, low_values, m)
-    codes = un.count_coded(coder, low_values, m)
-    bits_max = f.UNARY_BITS_PER_VALUE_MAX * m
+def _read_quotients(s, unary, unary_bytes, codes, values):
+    """Read the unary section; False unless it holds exactly so many codes, within the limit."""
+    bits_max = f.UNARY_BITS_PER_VALUE_MAX * values
     if unary_bytes == 0:
-        if codes != 0:
-            return BAD_CODES
-    else:
-        if unary_bytes > (bits_max + 7) >> 3 or frame[unary + unary_bytes - 1] == 0:
-            return BAD_CODES
-        if un.unary_bits(frame, unary, unary_bytes) > bits_max:
-            return BAD_CODES
-        if un.read_unary(frame, unary, unary_bytes, quotients) != codes:
-            return BAD_CODES
+        return codes == 0
+    return (
+        unary_bytes <= (bits_max + 7) >> 3
+        and s.frame[unary + unary_bytes - 1] != 0
+        and un.unary_bits(s.frame, unary, unary_bytes) <= bits_max
+        and un.read_unary(s.frame, unary, unary_bytes, s.quotients) == codes
+    )
 
-    un.join(coder, low_values, quotients, ranks, m)
-    largest = un.largest(ranks, m)
-    if largest > escape:
-        return BAD_RANKS
-    if known < escape:
-        for i in range(m):
-            if known <= ranks[i] < escape:
-                return BAD_RANKS
-    un.unrank(coder, ranks, order, symbols, m)
-    found = un.count_equal(ranks, m, U8(escape)) if largest == escape else 0
-    allowed = min((m + f.VALUES_PER_ESCAPE - 1) // f.VALUES_PER_ESCAPE, f.ESCAPES_MAX)
-    if found != escapes or found > allowed:
-        return BAD_RANKS
-    if found > 0:
-        at = unary + unary_bytes
-        for i in range(m):
-            if ranks[i] == escape:
-                if frame[at] > symbol_max:
-                    return BAD_RANKS
-                symbols[i] = frame[at]
-                at += 1
-    return OK
+
+@kernel
+def _place_beats(s, body, width):
+    """Move the stored beats from `s.values` to their places in the block, zeros between them."""
+    kept = 0
+    for first in range(0, body.n * width, f.BEAT_BYTES):
+        size = min(f.BEAT_BYTES, body.n * width - first)
+        if (body.bitmap >> U64(first // f.BEAT_BYTES)) & U64(1):
+            copy(s.block, body.head + first, s.values, kept, size)
+            kept += size
+        else:
+            for i in range(body.head + first, body.head + first + size):
+                s.block[i] = U8(0)

@@ -178,7 +178,7 @@ def choose(counts, n, symbol_max, ranked, choice):
     _offer(choice, n, R1, few, cost1 + 8 * few)
     _offer(choice, n, F2, few, cost_f2 + 13 * few)
     # R2 spends at least three bits a value, so there is often no need to look further.
-    if choice[CODED_BYTES] >= _padded(2 * n) + ((n + 7) >> 3):
+    if choice[CODED_BYTES] >= align((2 * n + 7) >> 3) + ((n + 7) >> 3):
         covered, cost2 = _cost_r2(counts, symbol_max, left, right, steps, length, ranked)
         _offer(choice, n, R2, n - covered, cost2 + 8 * (n - covered))
     return choice[CODED_BYTES] < 1 << 30
@@ -211,10 +211,9 @@ def _cost_r2(counts, symbol_max, left, right, steps, length, ranked):
 @kernel
 def _offer(choice, n, coder, escapes, unary_bits):
     """Take the coder if it meets the limits and is shorter, or as short with a lower number."""
-    allowed = min((n + f.VALUES_PER_ESCAPE - 1) // f.VALUES_PER_ESCAPE, f.ESCAPES_MAX)
-    if escapes > allowed or unary_bits > f.UNARY_BITS_PER_VALUE_MAX * n:
+    if escapes > escapes_allowed(n) or unary_bits > f.UNARY_BITS_PER_VALUE_MAX * n:
         return
-    low_bytes = _padded(n * LOW_BITS[coder])
+    low_bytes = align((n * LOW_BITS[coder] + 7) >> 3)
     unary_bytes = (unary_bits + 7) >> 3
     size = low_bytes + unary_bytes + escapes
     best = choice[CODED_BYTES]
@@ -227,9 +226,15 @@ def _offer(choice, n, coder, escapes, unary_bits):
 
 
 @kernel
-def _padded(bits):
-    """Bytes of a bit string, padded to the alignment of sections."""
-    return (((bits + 7) >> 3) + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
+def align(size):
+    """`size` bytes of a section with its padding."""
+    return (size + f.ALIGN_BYTES - 1) & ~(f.ALIGN_BYTES - 1)
+
+
+@kernel
+def escapes_allowed(values):
+    """The most escapes that a frame of so many values may have."""
+    return min((values + f.VALUES_PER_ESCAPE - 1) // f.VALUES_PER_ESCAPE, f.ESCAPES_MAX)
 
 
 @kernel
