@@ -24,6 +24,9 @@ from numpy.typing import NDArray
 from codec.checkpoint import cast_bf16, read_checkpoint
 from codec.elements import ElementType
 from codec.engine import get_engine
+from codec.format import Coder as FormatCoder
+from codec.format import Mode
+from codec.header import parse_header
 
 I64 = NDArray[np.int64]
 BLOCK = 4096
@@ -308,10 +311,26 @@ def bound(values: NDArray[np.unsignedinteger], element: ElementType) -> float:
     return bits / 8 / values.nbytes
 
 
-def encoded_ratio(values: NDArray[np.unsignedinteger], element: ElementType) -> float:
-    """What the Numba engine writes."""
+def encoded_rows(values: NDArray[np.unsignedinteger], element: ElementType) -> dict[str, float]:
+    """What the Numba engine writes: first the ratio, then what its frames are made up of."""
     packets = get_engine("numba").encode(values.view(np.uint8), element, BLOCK)
-    return packets.payload.size / values.nbytes
+    starts = np.cumsum(packets.lengths) - packets.lengths
+    heads = [packets.payload[at : at + 16].tobytes() for at in starts]
+    headers = [parse_header(head[: 16 if head[0] >> 3 & 2 else 8]) for head in heads]
+    coded = [h for h in headers if h.mode == Mode.CODED]
+    escapes = [h.escapes for h in coded]
+    rows = {"encoded": packets.payload.size / values.nbytes, "blocks": len(headers)}
+    rows |= {f"{m.name.lower()} frames": int((packets.modes == m).sum()) for m in list(Mode)[:3]}
+    for coder in FormatCoder:
+        share = sum(h.coder == coder for h in coded) / len(coded)
+        rows[f"coded with {coder.name}, %"] = 100 * share
+    rows["coded with a bitmap"] = sum(h.bitmap for h in coded)
+    rows["coded with a constant sign"] = sum(h.sign_flag for h in coded)
+    rows["unary bytes, mean"] = float(np.mean([h.unary_bytes for h in coded]))
+    rows["unary bytes, largest"] = max(h.unary_bytes for h in coded)
+    rows["escapes, mean"] = float(np.mean(escapes))
+    rows["escapes, largest"] = max(escapes)
+    return rows
 
 
 # Reference mode
@@ -400,10 +419,10 @@ def coded_rows(path: Path, *, to_bf16: bool) -> dict[str, float]:
     values = values[: values.size - values.size % (BLOCK // element.width_bytes)]
     rows = {"bound": bound(values, element)}
     rows |= {name: ratio(values, element, v) for name, v in VARIANTS.items()}
-    written = encoded_ratio(values, element)
-    if written != rows["format"]:
-        sys.exit(f"{path}: expected {written} as the engine writes; found {rows['format']}")
-    return rows
+    written = encoded_rows(values, element)
+    if written["encoded"] != rows["format"]:
+        sys.exit(f"{path}: expected {written['encoded']} as encoded; found {rows['format']}")
+    return rows | written
 
 
 def main() -> None:
@@ -421,7 +440,8 @@ def main() -> None:
         columns[path.name] = rows
     print(f"{'compressed / original':34}", *(f"{name[:20]:>20}" for name in columns))
     for name in rows:
-        print(f"{name:34}", *(f"{column[name]:20.4f}" for column in columns.values()))
+        cells = (column[name] for column in columns.values())
+        print(f"{name:34}", *(f"{x:20}" if isinstance(x, int) else f"{x:20.4f}" for x in cells))
 
 
 if __name__ == "__main__":
