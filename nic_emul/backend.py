@@ -164,11 +164,6 @@ class WirezipGroup(_Base):  # type: ignore[misc]
     def barrier(self, opts: Any = None) -> NicWork:
         return self._run([self._collectives.barrier()], torch.zeros(1))
 
-    def monitored_barrier(
-        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
-    ) -> None:
-        self.barrier().wait(timeout)
-
     # Point to point
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> NicWork:

@@ -265,7 +265,9 @@ def check_tensors(tensors: Tensors) -> None:
 
 def flatten(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor` as a contiguous vector: its own memory where possible, else a copy."""
-    return tensor.detach().contiguous().view(-1)
+    flat = tensor.detach().contiguous()
+    # Not view(-1): a tensor of one element counts as contiguous whatever its stride.
+    return flat.as_strided((flat.numel(),), (1,))
 
 
 def put_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from codec.engine import Packets, get_engine
+from codec.elements import ElementType
+from codec.engine import Engine, Packets, get_engine
 from nic_emul import policy
 from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
@@ -42,6 +43,7 @@ class Nic:
         self.rank: int | None = None
         self._engine = get_engine(config.engine)
         self._around = get_engine("null")
+        _warm_up(self._engine, config.mtu)
 
     def set_rank(self, rank: int) -> None:
         """Tell the NIC its rank in the job, for its counters file; the first call counts."""
@@ -110,6 +112,18 @@ class Nic:
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
         return path
+
+
+def _warm_up(engine: Engine, block_bytes: int) -> None:
+    """Let `engine` do once what it may do slowly the first time, such as compiling itself.
+
+    Peers must not time out over that, and codec seconds must not contain it.
+    """
+    data = np.linspace(-1, 1, 2 * block_bytes // 4, dtype=np.float32).view(np.uint8)
+    out = np.empty_like(data)
+    for element in (ElementType.BF16, ElementType.FP16, ElementType.FP32):
+        packets = engine.encode(data, element, block_bytes, bare=True)
+        engine.decode(packets, element, block_bytes, out, bare=True)
 
 
 class _Local:

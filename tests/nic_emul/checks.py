@@ -20,7 +20,9 @@ def make_input(rank: int, count: int, dtype: torch.dtype, seed: int = 0) -> torc
         return torch.randint(0, 2, (count,), generator=generator).bool()
     if not dtype.is_floating_point:
         low = 0 if dtype is torch.uint8 else -(2**40)
-        return torch.randint(low, 256 if low == 0 else 2**40, (count,), generator=generator).to(dtype)
+        return torch.randint(low, 256 if low == 0 else 2**40, (count,), generator=generator).to(
+            dtype
+        )
     data = torch.randn(count, generator=generator) * 3
     if count > 40:
         # Values whose sum depends on the order, and values that only bytes tell apart. At most one
@@ -35,8 +37,12 @@ def same(found: torch.Tensor, expected: torch.Tensor) -> bool:
     """Whether two tensors have the same shape, dtype and bytes."""
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return False
-    left, right = (t.contiguous().view(-1).view(torch.uint8) for t in (found, expected))
-    return torch.equal(left, right)
+    return torch.equal(_bytes(found), _bytes(expected))
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    copy = torch.empty(tensor.numel(), dtype=tensor.dtype)
+    return copy.copy_(tensor.reshape(-1)).view(torch.uint8)
 
 
 def counted(call: Callable[[], object]) -> dict[tuple[str, str, str], nic_emul.CounterRow]:

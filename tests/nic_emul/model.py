@@ -5,6 +5,7 @@ Written from the tables in `nic_emul/schedule.py`, `ring.py` and `packets.py`, w
 element by element ownership instead of loops over slices.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -23,7 +24,8 @@ def all_reduce_owner(count: int, ranks: int, itemsize: int) -> torch.Tensor:
     rest = count - whole
     if rest:
         step = max(16 // itemsize, 1)
-        chunk = -(-(-(-rest // ranks)) // step) * step
+        share = math.ceil(rest / ranks)
+        chunk = math.ceil(share / step) * step
         owner[whole:] = (index[whole:] - whole) // chunk
     return owner
 
@@ -55,7 +57,7 @@ def slice_sizes(elements: int, itemsize: int, *, chunk_kib: int, slice_kib: int)
     while elements:
         chunk = min(elements, chunk_kib * KIB // itemsize)
         elements -= chunk
-        limit = max(-(-chunk // (16 * per_chunk)) * 16, slice_kib * KIB // itemsize // 32)
+        limit = max(math.ceil(chunk / (16 * per_chunk)) * 16, slice_kib * KIB // itemsize // 32)
         while chunk:
             part = min(chunk, limit)
             sizes.append(part * itemsize)
@@ -97,7 +99,7 @@ def all_reduce_messages(count: int, ranks: int, itemsize: int, rank: int) -> lis
 
 def uncoded_totals(messages: list[int], mtu: int) -> dict[str, int]:
     """The four totals and the message count of messages that travel raw."""
-    packets = [-(-size // mtu) for size in messages]
+    packets = [math.ceil(size / mtu) for size in messages]
     # Every packet but a message's last is full, and an MTU is a multiple of four.
     padding = sum(-size % 4 for size in messages)
     return {

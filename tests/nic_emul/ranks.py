@@ -22,13 +22,27 @@ import torch
 import torch.distributed as dist
 
 import nic_emul.backend  # the server imports it, so that the ranks need not
-from codec.engine import get_engine
 from codec.errors import EngineUnavailable
 
 assert nic_emul.backend
 
+
+def _find_engines() -> list[str]:
+    """The engines that work here, each ready to run: the ranks inherit what it has compiled."""
+    names = []
+    for name in ("null", "reference", "numba"):
+        try:
+            nic_emul.Nic(nic_emul.NicConfig(engine=name))
+        except EngineUnavailable:
+            continue
+        names.append(name)
+    return names
+
+
+ENGINES = _find_engines()
+
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.nic_emul.ranks"])
+_CONTEXT.set_forkserver_preload(["tests.nic_emul.ranks", "tests.nic_emul.programs"])
 _END_S = 60.0
 
 
@@ -47,18 +61,6 @@ class Outcome:
     value: Any
     error: str
     stderr: str
-
-
-def engines() -> list[str]:
-    """The engines that work here."""
-    names = []
-    for name in ("null", "reference", "numba"):
-        try:
-            get_engine(name)
-        except (EngineUnavailable, ImportError):
-            continue
-        names.append(name)
-    return names
 
 
 def start_ranks(

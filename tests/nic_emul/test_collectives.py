@@ -6,7 +6,7 @@ import torch
 
 from nic_emul import CounterRow, aggregate
 from tests.nic_emul import checks
-from tests.nic_emul.ranks import engines, run_ranks
+from tests.nic_emul.ranks import ENGINES, run_ranks
 
 pytestmark = pytest.mark.ranks
 
@@ -84,7 +84,7 @@ def test_ring_formula_for_sizes_that_divide() -> None:
     assert total.by_role == {"gradient": total.total}
 
 
-@pytest.mark.parametrize("engine", [name for name in engines() if name != "null"])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "null"])
 @pytest.mark.parametrize("size", [2, 3])
 def test_engines_change_no_bit(engine: str, size: int) -> None:
     environment = {"WIREZIP_ENGINE": engine}
@@ -97,7 +97,7 @@ def test_engines_change_no_bit(engine: str, size: int) -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("engine", [name for name in engines() if name != "reference"])
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
 @pytest.mark.parametrize("mtu", [1024, 4096])
 @pytest.mark.parametrize("size", [2, 4, 5])
 def test_large_tensors(engine: str, mtu: int, size: int) -> None:
@@ -105,7 +105,9 @@ def test_large_tensors(engine: str, mtu: int, size: int) -> None:
     raw = engine == "null"
     counts = [262_144, 262_145, size * 524_288, size * 524_288 + 5]
     operations = [FP32_SUM, BF16_SUM, UINT8_SUM]
-    ranks = run_ranks(checks.reductions, size, counts, operations, raw, mtu, environment=environment)
+    ranks = run_ranks(
+        checks.reductions, size, counts, operations, raw, mtu, environment=environment
+    )
     check_conservation(ranks)
     ranks = run_ranks(checks.movements, size, [300_001], DTYPES, raw, mtu, environment=environment)
     check_conservation(ranks)

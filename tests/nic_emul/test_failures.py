@@ -12,16 +12,18 @@ import pytest
 
 from nic_emul.failure import EXIT_CODE
 from tests.nic_emul import faults
-from tests.nic_emul.ranks import Outcome, engines, run_ranks, start_ranks
+from tests.nic_emul.ranks import ENGINES, Outcome, run_ranks, start_ranks
 
 pytestmark = pytest.mark.ranks
 
 SIZE = 3
 SHORT = {"WIREZIP_TIMEOUT_S": "2"}
-CODING = [name for name in engines() if name != "null"]
+CODING = [name for name in ENGINES if name != "null"]
 
 
-def expect_failure(outcomes: list[Outcome], reported: str, *, culprit_code: int | None = None) -> None:
+def expect_failure(
+    outcomes: list[Outcome], reported: str, *, culprit_code: int | None = None
+) -> None:
     """Every rank ended with an error, and one of them said `reported`."""
     for rank, outcome in enumerate(outcomes):
         if rank == faults.CULPRIT and culprit_code is not None:
@@ -59,13 +61,11 @@ def test_hung_peer() -> None:
 
 def test_stopped_peer() -> None:
     """A stopped process cannot end itself; the others do."""
-    outcomes = start_ranks(
-        faults.stop_process, SIZE, environment=SHORT, stopped=faults.CULPRIT
-    )
+    outcomes = start_ranks(faults.stop_process, SIZE, environment=SHORT, stopped=faults.CULPRIT)
     expect_failure(outcomes, "PeerTimeout", culprit_code=-signal.SIGKILL)
 
 
-@pytest.mark.parametrize("engine", engines())
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("part", ["header", "table", "payload"])
 def test_bit_flipped_on_the_wire(part: str, engine: str) -> None:
     environment = {"WIREZIP_ENGINE": engine}
