@@ -4,7 +4,7 @@
 import pytest
 
 from codec.engine import Engine, get_engine
-from tests.conformance.engines import CAPABILITIES, Capability, ReferenceMode
+from tests.conformance.engines import CAPABILITIES
 
 
 @pytest.fixture(params=CAPABILITIES, scope="session")
@@ -12,14 +12,7 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     return get_engine(request.param)
 
 
-@pytest.fixture(scope="session")
-def capability(engine: Engine) -> Capability:
-    return CAPABILITIES[engine.name]
-
-
 @pytest.fixture(params=[n for n, c in CAPABILITIES.items() if c.reference_mode], scope="session")
-def reference_mode(request: pytest.FixtureRequest) -> ReferenceMode:
-    """Of the engines that have it."""
-    mode = CAPABILITIES[request.param].reference_mode
-    assert mode
-    return mode
+def resident_engine(request: pytest.FixtureRequest) -> Engine:
+    """The engines that have reference mode."""
+    return get_engine(request.param)
