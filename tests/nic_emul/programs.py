@@ -6,10 +6,11 @@ parameters.
 """
 
 import hashlib
+from collections.abc import Callable
 
 import torch
-import torch.distributed as dist
 import torch._dynamo  # optimizers import it at their first step, which takes seconds
+import torch.distributed as dist
 from torch import nn
 from torch.distributed._functional_collectives import (
     all_gather_tensor,
@@ -22,6 +23,8 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
+
+import nic_emul
 
 assert torch._dynamo
 
@@ -74,6 +77,12 @@ def train(model: nn.Module, optimizer: torch.optim.Optimizer, *, clip: bool = Fa
         dist.all_reduce(total)
         losses.append(total.item())
     return losses
+
+
+def run_and_count(program: Callable[[], Result]) -> tuple[Result, int]:
+    """Run `program`; also how many of the packets it sent were coded."""
+    result = program()
+    return result, sum(row.coded_frames for row in nic_emul.local_nic().counters.rows())
 
 
 def ddp() -> Result:

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages on a socket: what comes out is what went in, or a typed error; never anything else."""
+
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+import nic_emul
+from nic_emul import Collective, Role
+from nic_emul.dtypes import describe
+from nic_emul.errors import (
+    AuthenticationError,
+    CollectiveMismatch,
+    CorruptMessage,
+    PeerLost,
+    PeerTimeout,
+    ProtocolError,
+)
+from nic_emul.hello import HELLO_BYTES, Channel, Hello
+from nic_emul.links import RecvLink, SendLink
+from nic_emul.message import HEADER_BYTES, Header, Traffic
+from nic_emul.sockets import set_blocking
+from tests.nic_emul.ranks import ENGINES
+
+FP32 = describe(torch.float32)
+TRAFFIC = Traffic(
+    collective=Collective.ALL_REDUCE,
+    role=Role.GRADIENT,
+    dtype=FP32,
+    sequence=5,
+    operation=2,
+    root=3,
+    tag=-7,
+    total_bytes=2**40,
+)
+U8 = NDArray[np.uint8]
+
+
+def some_data(count: int) -> U8:
+    generator = np.random.default_rng(count)
+    return generator.normal(size=count).astype(np.float32).view(np.uint8)
+
+
+@pytest.fixture
+def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
+    left, right = socket.socket(), socket.socket()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        left.connect(listener.getsockname())
+        right, _ = listener.accept()
+    yield left, right
+    left.close()
+    right.close()
+
+
+def receiver(sock: socket.socket, engine: str = "null", timeout_s: float = 5) -> RecvLink:
+    nic = nic_emul.Nic(nic_emul.NicConfig(engine=engine))
+    return RecvLink(nic, sock, peer=1, name="rank 1", timeout_s=timeout_s)
+
+
+def message_bytes(data: U8, engine: str = "null", mtu: int = 4096) -> bytes:
+    """What a sender puts on the socket for message 9 of `TRAFFIC`."""
+    collected = bytearray()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        ours = socket.create_connection(listener.getsockname())
+        theirs, _ = listener.accept()
+    nic = nic_emul.Nic(nic_emul.NicConfig(engine=engine, mtu=mtu))
+    errors: list[BaseException] = []
+    link = SendLink(nic, ours, peer=1, name="rank 1", timeout_s=5, fail=errors.append)
+    reader = threading.Thread(target=_collect, args=(theirs, collected))
+    reader.start()
+    link.wait(link.post(TRAFFIC, index=9, data=data))
+    link.close(deadline=0)
+    reader.join()
+    theirs.close()
+    assert not errors
+    return bytes(collected)
+
+
+def _collect(sock: socket.socket, into: bytearray) -> None:
+    while data := sock.recv(65536):
+        into += data
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_message_arrives(pair: tuple[socket.socket, socket.socket], engine: str) -> None:
+    data = some_data(3001)
+    pair[0].sendall(message_bytes(data, engine))
+    out = np.empty_like(data)
+    receiver(pair[1], engine).receive(TRAFFIC, index=9, out=out)
+    assert np.array_equal(out, data)
+
+
+def test_raw_message_is_header_table_and_data() -> None:
+    """The layout that the module's documentation gives."""
+    data = some_data(2500)
+    message = message_bytes(data)
+    assert HEADER_BYTES == 52
+    assert message[:4] == b"WZNC"
+    assert message[52:58] == struct.pack("<3H", 4096, 4096, 10_000 - 2 * 4096)
+    assert message[58:] == data.tobytes()
+
+
+def test_every_damaged_byte_is_noticed(pair: tuple[socket.socket, socket.socket]) -> None:
+    data = some_data(20)
+    message = message_bytes(data)
+    left, right = pair
+    link = receiver(right)
+    for position in range(len(message)):
+        damaged = bytearray(message)
+        damaged[position] ^= 0x41
+        left.sendall(damaged)
+        with pytest.raises((ProtocolError, CollectiveMismatch)):
+            link.receive(TRAFFIC, index=9, out=np.empty_like(data))
+        # What the receiver left unread must not be taken for the next message.
+        right.setblocking(False)
+        while _pending(right):
+            pass
+        set_blocking(right, 5)
+
+
+def _pending(sock: socket.socket) -> bytes:
+    try:
+        return sock.recv(65536)
+    except BlockingIOError:
+        return b""
+
+
+def test_truncated_message_ends_in_peer_lost(pair: tuple[socket.socket, socket.socket]) -> None:
+    message = message_bytes(some_data(100))
+    pair[0].sendall(message[:-1])
+    pair[0].close()
+    with pytest.raises(PeerLost):
+        receiver(pair[1]).receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+
+
+def test_silence_ends_in_peer_timeout(pair: tuple[socket.socket, socket.socket]) -> None:
+    pair[0].sendall(message_bytes(some_data(100))[:60])
+    with pytest.raises(PeerTimeout):
+        receiver(pair[1], timeout_s=0.2).receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"collective": Collective.ALL_GATHER},
+        {"role": Role.PARAMETER},
+        {"dtype": describe(torch.int32)},
+        {"sequence": 6},
+        {"operation": 0},
+        {"root": 0},
+        {"tag": 0},
+        {"total_bytes": 0},
+    ],
+)
+def test_every_field_is_compared(
+    pair: tuple[socket.socket, socket.socket], change: dict[str, object]
+) -> None:
+    pair[0].sendall(message_bytes(some_data(100)))
+    expected = replace(TRAFFIC, **change)  # type: ignore[arg-type]
+    with pytest.raises(CollectiveMismatch, match="rank 1 sent all_reduce #5"):
+        receiver(pair[1]).receive(expected, index=9, out=np.empty(400, np.uint8))
+
+
+@pytest.mark.parametrize(("index", "size"), [(8, 400), (9, 404), (9, 396)])
+def test_index_and_size_are_compared(
+    pair: tuple[socket.socket, socket.socket], index: int, size: int
+) -> None:
+    pair[0].sendall(message_bytes(some_data(100)))
+    with pytest.raises(CollectiveMismatch):
+        receiver(pair[1]).receive(TRAFFIC, index=index, out=np.empty(size, np.uint8))
+
+
+def lying(table: list[int], payload_bytes: int) -> bytes:
+    """A message of 8,192 logical bytes whose header is in order and whose sizes are not."""
+    header = Header.describe(TRAFFIC, index=9, logical_bytes=8192, block_bytes=4096)
+    return header.with_body(payload_bytes, 0).pack() + struct.pack(f"<{len(table)}H", *table)
+
+
+@pytest.mark.parametrize(
+    ("table", "payload_bytes"),
+    [
+        ([4096, 4096], 0),
+        ([4096, 4096], 8193),
+        ([4096, 4096], 2**32 - 1),
+        ([4096, 4096], 8191),
+        ([4096, 4095], 8191),
+        ([0, 4096], 4096),
+        ([0x8000, 4096], 4096),
+        ([0x8000 | 4096, 4096], 8192),
+        ([0x8000 | 100, 0x8000 | 100], 201),
+        ([0x4000 | 4096, 4096], 8192),
+        ([0x2000 | 4096, 4096], 8192),
+    ],
+)
+def test_impossible_sizes_are_refused(
+    pair: tuple[socket.socket, socket.socket], table: list[int], payload_bytes: int
+) -> None:
+    pair[0].sendall(lying(table, payload_bytes))
+    link = receiver(pair[1])
+    with pytest.raises(ProtocolError):
+        link.receive(TRAFFIC, index=9, out=np.empty(8192, np.uint8))
+    assert link._staging.size <= 8192
+
+
+def test_frame_for_the_null_engine_is_refused(pair: tuple[socket.socket, socket.socket]) -> None:
+    """Ranks must not silently disagree about compression."""
+    coding = next((name for name in ENGINES if name != "null"), None)
+    if coding is None:
+        pytest.skip("no engine that codes")
+    data = np.zeros(8192, np.uint8)
+    pair[0].sendall(message_bytes(data, coding))
+    with pytest.raises(CorruptMessage):
+        receiver(pair[1], "null").receive(TRAFFIC, index=9, out=np.empty_like(data))
+
+
+@given(st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES))
+def test_random_headers_are_refused(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        Header.unpack(data)
+
+
+@given(st.binary(min_size=HELLO_BYTES, max_size=HELLO_BYTES))
+def test_random_hellos_are_refused(data: bytes) -> None:
+    with pytest.raises(AuthenticationError):
+        Hello.unpack(data, b"secret")
+
+
+def test_hello() -> None:
+    hello = Hello(3, 4, Channel.POINT_TO_POINT, 1024)
+    packed = hello.pack(b"secret")
+    assert Hello.unpack(packed, b"secret") == hello
+    with pytest.raises(AuthenticationError):
+        Hello.unpack(packed, b"another")
+    for position in range(HELLO_BYTES):
+        damaged = bytearray(packed)
+        damaged[position] ^= 1
+        with pytest.raises(AuthenticationError):
+            Hello.unpack(bytes(damaged), b"secret")

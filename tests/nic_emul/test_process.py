@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs as users start them: what they import, how they end, what they leave behind."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch.distributed as dist
+
+from nic_emul import CounterRow, aggregate
+from nic_emul.failure import EXIT_CODE
+from tests.nic_emul import model
+
+pytestmark = pytest.mark.ranks
+
+ROOT = Path(__file__).parents[2]
+JOIN = "import torch, torch.distributed as dist, nic_emul; dist.init_process_group('wirezip')\n"
+
+
+def start(script: str, size: int, **environment: str) -> list[subprocess.CompletedProcess[str]]:
+    """Run `script` on `size` ranks with the variables that torchrun sets."""
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    processes = []
+    for rank in range(size):
+        variables = {
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(store.port),
+            # The store of the test serves, as torchrun's does.
+            "TORCHELASTIC_USE_AGENT_STORE": "True",
+            "WORLD_SIZE": str(size),
+            "RANK": str(rank),
+            "OMP_NUM_THREADS": "1",
+            "WIREZIP_ENGINE": "null",
+            "WIREZIP_TIMEOUT_S": "60",
+            **environment,
+        }
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", script],
+                env=variables,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    ends = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=100)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            err += "\nstill running"
+        ends.append(subprocess.CompletedProcess([], process.returncode, out, err))
+    return ends
+
+
+def test_counters_of_an_unmodified_program(tmp_path: Path) -> None:
+    script = JOIN + "dist.all_reduce(torch.ones(65536)); dist.destroy_process_group()"
+    ends = start(script, 2, WIREZIP_COUNTERS=str(tmp_path / "new"))
+    assert [end.returncode for end in ends] == [0, 0], ends
+    assert not any(end.stderr for end in ends), ends
+    rows = []
+    for rank in range(2):
+        content = json.loads((tmp_path / "new" / f"counters-rank{rank}.json").read_text())
+        assert (content["rank"], content["engine"], content["mtu"]) == (rank, "null", 4096)
+        rows += [CounterRow(**row) for row in content["rows"]]
+    expected = model.uncoded_totals(model.all_reduce_messages(65536, 2, 4, 0) * 2, 4096)
+    total = aggregate(rows).total
+    assert total == {name: expected[name] for name in total}
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("", id="falls off the end"),
+        pytest.param("import sys; sys.exit(0)", id="exit", marks=pytest.mark.full),
+        pytest.param("dist.destroy_process_group()", id="destroy", marks=pytest.mark.full),
+        pytest.param(
+            "dist.new_group(backend='wirezip'); dist.all_reduce(torch.ones(10**6), async_op=True)",
+            id="work in flight",
+        ),
+        pytest.param(
+            "dist.isend(torch.ones(10**6), 1 - dist.get_rank());"
+            "dist.recv(torch.ones(10**6), 1 - dist.get_rank())",
+            id="send in flight",
+        ),
+    ],
+)
+def test_programs_end_cleanly(ending: str) -> None:
+    """No thread outlives the interpreter, which would abort the process after a good run."""
+    ends = start(JOIN + "dist.all_reduce(torch.ones(100000))\n" + ending, 2)
+    assert [end.returncode for end in ends] == [0, 0], ends
+    assert not any("terminate called" in end.stderr for end in ends), ends
+
+
+def test_uncaught_exception_is_passed_on() -> None:
+    script = JOIN + (
+        "dist.barrier()\n"
+        "if dist.get_rank() == 1: raise ArithmeticError('a bug')\n"
+        "import time; time.sleep(100)"
+    )
+    ends = start(script, 3)
+    assert [end.returncode for end in ends] == [EXIT_CODE, 1, EXIT_CODE], ends
+    assert "ArithmeticError ended a rank: a bug" in ends[0].stderr
+
+
+def test_error_in_python_shows_its_type() -> None:
+    script = JOIN + "dist.all_reduce(torch.ones(100 + 16 * dist.get_rank()))"
+    ends = start(script, 2)
+    assert all(end.returncode == 1 for end in ends), ends
+    assert any("nic_emul.errors.CollectiveMismatch" in end.stderr for end in ends)
+
+
+def test_wrong_variable_is_named() -> None:
+    (end,) = start(JOIN, 1, WIREZIP_MTU="9000")
+    assert end.returncode == 1
+    assert "WIREZIP_MTU: expected one of (1024, 4096); found 9000" in end.stderr
+
+
+def test_entry_point_imports_nothing_heavy() -> None:
+    """torch calls it at every import: it may register a name, no more."""
+    script = (
+        "import sys, torch\n"
+        "before = set(sys.modules)\n"
+        "import nic_emul.autoload; nic_emul.autoload.load()\n"
+        "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
+        "assert new <= {'nic_emul', 'codec'}, new\n"
+        "assert 'nic_emul.backend' not in sys.modules\n"
+        "assert 'wirezip' in torch.distributed.Backend.backend_list\n"
+    )
+    (end,) = start(script, 1)
+    assert end.returncode == 0, end.stderr
+
+
+def test_lazy_names_exist() -> None:
+    script = (
+        "import nic_emul\n"
+        "found = [getattr(nic_emul, name) for name in nic_emul.__all__]\n"
+        "assert None not in found\n"
+        "try: nic_emul.nothing\n"
+        "except AttributeError as error: assert 'nothing' in str(error)\n"
+        "else: raise AssertionError\n"
+    )
+    (end,) = start(script, 1)
+    assert end.returncode == 0, end.stderr
