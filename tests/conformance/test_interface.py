@@ -10,7 +10,7 @@ import pytest
 from codec import reference
 from codec.elements import ElementType
 from codec.engine import U8, Engine, Packets
-from codec.errors import CorruptFrame, FrameError, InvalidInput
+from codec.errors import CorruptFrame, FrameError, InvalidInput, ReferenceMismatch
 from codec.format import Coder, Mode
 from tests.conformance import blocks, builder
 from tests.conformance.engines import as_array, as_packets
@@ -43,17 +43,19 @@ def round_trip(
     *,
     phase: int = 0,
     bare: bool = False,
+    resident: U8 | None = None,
 ) -> Packets:
     """Encode and decode; everything must be as the reference does it."""
-    packets = engine.encode(data, element, block_bytes, phase=phase, bare=bare)
-    expected = reference.ENGINE.encode(data, element, block_bytes, phase=phase, bare=bare)
+    options = {"phase": phase, "bare": bare, "resident": resident}
+    packets = engine.encode(data, element, block_bytes, **options)
+    expected = reference.ENGINE.encode(data, element, block_bytes, **options)
     assert packets.payload.tobytes() == expected.payload.tobytes()
     assert packets.lengths.tolist() == expected.lengths.tolist()
     assert packets.modes.tolist() == expected.modes.tolist()
     assert packets.payload.dtype == packets.modes.dtype == np.uint8
     assert packets.lengths.dtype == np.int32
     out = np.full(data.size, 0xA5, np.uint8)
-    engine.decode(packets, element, block_bytes, out, phase=phase, bare=bare)
+    engine.decode(packets, element, block_bytes, out, **options)
     assert out.tobytes() == data.tobytes()
     return packets
 
@@ -70,6 +72,64 @@ def test_many_blocks(engine: Engine, element: ElementType, block_bytes: int, bar
         limit = 0 if bare else 8
         sizes = np.minimum(block_bytes, size - block_bytes * np.arange(packets.lengths.size))
         assert np.all(packets.lengths <= sizes + limit)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("block_bytes", [64, 255, 1024])
+@pytest.mark.parametrize("element", ElementType)
+def test_many_blocks_against_a_copy(
+    resident_engine: Engine, element: ElementType, block_bytes: int, bare: bool
+) -> None:
+    """Each block's copy is the same range of the resident buffer, wherever it lies in memory."""
+    size = 6 * block_bytes + 7
+    copy = mixed(element, size)
+    sparse = blocks.moved(Random(7), copy, element, 0.03, 2)
+    data = blocks.moved(Random(8), copy[: size // 2], element, 1, 3) + sparse[size // 2 :]
+    memory = as_array(b"\0" + copy)
+    before = memory.copy()
+    for phase in {0, element.width_bytes - 1}:
+        packets = round_trip(
+            resident_engine,
+            as_array(data),
+            element,
+            block_bytes,
+            phase=phase,
+            bare=bare,
+            resident=memory[1:],
+        )
+        if block_bytes > 64:
+            assert Mode.REFERENCE in packets.modes.tolist()
+    assert np.array_equal(memory, before)
+
+
+@pytest.mark.parametrize(
+    "resident",
+    [
+        np.zeros(99, np.uint8),
+        np.zeros(101, np.uint8),
+        np.zeros(100, np.int8),
+        np.zeros(0, np.uint8),
+    ],
+    ids=["short", "long", "int8", "empty"],
+)
+def test_wrong_copy(resident_engine: Engine, resident: np.ndarray) -> None:
+    data = np.zeros(100, np.uint8)
+    with pytest.raises(InvalidInput):
+        resident_engine.encode(data, BF16, 64, resident=resident)
+    packets = resident_engine.encode(data, BF16, 64)
+    with pytest.raises(InvalidInput):
+        resident_engine.decode(packets, BF16, 64, data.copy(), resident=resident)
+
+
+def test_stale_copy(resident_engine: Engine) -> None:
+    """A copy that is wrong in one byte is noticed in the block of that byte."""
+    copy = as_array(blocks.noise(Random("stale"), 1000)).copy()
+    data = as_array(blocks.moved(Random("fresh"), copy.tobytes(), BF16, 0.1, 2))
+    packets = resident_engine.encode(data, BF16, 256, resident=copy)
+    assert packets.modes.tolist() == [Mode.REFERENCE] * 4
+    copy[600] ^= 1
+    with pytest.raises(ReferenceMismatch, match=r"^block 2: "):
+        resident_engine.decode(packets, BF16, 256, np.empty_like(data), resident=copy)
 
 
 @pytest.mark.parametrize("element", ElementType)
