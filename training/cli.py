@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
@@ -75,8 +76,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.run()
     except (ConfigError, DataError, RecordError, WirezipError) as error:
         return _fail(str(error), 2)
-    except (TrainingError, OSError) as error:
+    except TrainingError as error:
         return _fail(str(error), 1)
+    except OSError as error:
+        return _fail(": ".join(str(p) for p in (error.filename, error.strerror) if p), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
 
@@ -142,9 +145,9 @@ class Train:
         engine, steps = run_config.network.engine, run_config.steps
         folder = self.out or timestamped(f"{run_config.name}-{engine}")
         console = _console(self.json)
-        with RunProgress(console, total_steps=steps, steps_per_run=steps) as progress:
-            name = f"{run_config.strategy} {engine}"
-            run = launch(run_config, folder, on_step=lambda record: progress.step(name, record))
+        with RunProgress(console, total_steps=steps) as progress:
+            show = partial(progress.step, f"{run_config.strategy} {engine}", steps=steps)
+            run = launch(run_config, folder, on_step=show)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
         _print_paths(console, [folder, *plots])
@@ -294,12 +297,11 @@ def _compare_all(
 
     comparisons = []
     total = 2 * sum(run_config.steps for run_config, _ in work)
-    with RunProgress(console, total_steps=total, steps_per_run=work[0][0].steps) as progress:
+    with RunProgress(console, total_steps=total) as progress:
         for run_config, folder in work:
-            strategy = run_config.strategy
 
-            def show(engine: str, record: "StepRecord", strategy: str = strategy) -> None:
-                progress.step(f"{strategy} {engine}", record)
+            def show(engine: str, record: "StepRecord", *, shown: RunConfig = run_config) -> None:
+                progress.step(f"{shown.strategy} {engine}", record, steps=shown.steps)
 
             comparisons.append(compare(run_config, folder, on_step=show))
     plots = [

@@ -22,7 +22,7 @@ from types import FrameType
 
 from training.config import RunConfig, to_toml
 from training.errors import RunError
-from training.records import Run, StepRecord, claim_folder, read_run, read_steps, write_atomically
+from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
 
 POLL_SECONDS = 0.1
 # How long other ranks may take to notice a failure and stop, and to stop when told to.
@@ -59,7 +59,7 @@ def launch(config: RunConfig, folder: Path, *, on_step: Callable[[StepRecord], N
     claim_folder(folder)
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
-    seen = 0
+    follower = StepFollower(folder)
     with _stop_on_sigterm(), _ranks(config, folder, exits):
         running = config.world_size
         while running:
@@ -71,14 +71,9 @@ def launch(config: RunConfig, folder: Path, *, on_step: Callable[[StepRecord], N
                 running -= 1
                 if ended.status:
                     raise _failure(ended, exits, running, folder)
-            steps = read_steps(folder) if running else []
-            for record in steps[seen:]:
+            for record in follower.new():
                 on_step(record)
-            seen = max(seen, len(steps))
-    run = read_run(folder)
-    for record in run.steps[seen:]:
-        on_step(record)
-    return run
+    return read_run(folder)
 
 
 @contextmanager

@@ -21,10 +21,9 @@ PLAIN_LINES_PER_RUN = 5
 class RunProgress:
     """Shows the steps of one run after the other; use it as a context manager."""
 
-    def __init__(self, console: Console, *, total_steps: int, steps_per_run: int) -> None:
+    def __init__(self, console: Console, *, total_steps: int) -> None:
+        """`total_steps` is the sum over all runs."""
         self._console = console
-        self._every = max(1, steps_per_run // PLAIN_LINES_PER_RUN)
-        self._steps_per_run = steps_per_run
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -49,13 +48,10 @@ class RunProgress:
     ) -> None:
         self._bar.stop()
 
-    def step(self, name: str, record: StepRecord) -> None:
-        """Another step of the run called `name` is done."""
-        text = f"{name}  loss {record.loss:.4f}"
-        self._bar.update(self._task, advance=1, description=text)
+    def step(self, name: str, record: StepRecord, *, steps: int) -> None:
+        """Another step of the run called `name`, which has `steps`, is done."""
         done = record.step + 1
-        if not self._console.is_terminal and (
-            done % self._every == 0 or done == self._steps_per_run
-        ):
-            self._console.print(f"{name}: step {done} of {self._steps_per_run}, "
-                                f"loss {record.loss:.4f}")  # fmt: skip
+        self._bar.update(self._task, advance=1, description=f"{name}  loss {record.loss:.4f}")
+        line_due = done % max(1, steps // PLAIN_LINES_PER_RUN) == 0 or done == steps
+        if line_due and not self._console.is_terminal:
+            self._console.print(f"{name}: step {done} of {steps}, loss {record.loss:.4f}")

@@ -79,6 +79,7 @@ def _train(config: RunConfig, network: Network, recorder: Recorder | None) -> No
         if recorder:
             seconds = time.perf_counter() - step_started
             communicated = network.communication_seconds - communicated
+            traffic = counters.delta(before)
             recorder.step(
                 StepRecord(
                     step=step,
@@ -88,7 +89,8 @@ def _train(config: RunConfig, network: Network, recorder: Recorder | None) -> No
                     step_seconds=seconds,
                     computation_seconds=seconds - communicated,
                     communication_seconds=communicated,
-                    rank0=_totals(counters.delta(before)),
+                    codec_seconds=sum(row.encode_s + row.decode_s for row in traffic),
+                    rank0=_totals(traffic),
                 )
             )
             LOG.info(

@@ -71,6 +71,9 @@ class StepRecord:
     """Time outside collectives."""
     communication_seconds: float
     """Time in collectives: codec, sockets, and waiting for other ranks."""
+    codec_seconds: float
+    """Time in the engine on this CPU, over all threads: part of what collectives take, never the
+    time of a NIC."""
     rank0: Totals
     """What rank 0 sent in this step."""
 
@@ -173,13 +176,24 @@ class Recorder:
         write_atomically(self._folder / "summary.csv", table.getvalue())
 
 
-def read_steps(folder: Path) -> list[StepRecord]:
-    """Every complete line of `steps.jsonl`, also of a run that is still going."""
-    path = folder / "steps.jsonl"
-    if not path.is_file():
-        return []
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    return [StepRecord(**json.loads(line)) for line in lines if line.endswith("\n")]
+class StepFollower:
+    """Reads `steps.jsonl` while it grows."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "steps.jsonl"
+        self._offset = 0
+
+    def new(self) -> list[StepRecord]:
+        """The steps that were completely written since the last call."""
+        if not self._path.is_file():
+            return []
+        with self._path.open("rb") as file:
+            file.seek(self._offset)
+            complete = file.read().rpartition(b"\n")[0]
+        if not complete:
+            return []
+        self._offset += len(complete) + 1
+        return [StepRecord(**json.loads(line)) for line in complete.split(b"\n")]
 
 
 def read_run(folder: Path) -> Run:
@@ -191,7 +205,7 @@ def read_run(folder: Path) -> Run:
     path = folder / "summary.json"
     try:
         summary = Summary(**json.loads(path.read_text(encoding="utf-8")))
-        steps = read_steps(folder)
+        steps = StepFollower(folder).new()
     except FileNotFoundError:
         raise RecordError(f"{folder}: expected a finished run; found no summary.json") from None
     except (json.JSONDecodeError, TypeError) as error:

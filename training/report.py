@@ -165,11 +165,8 @@ def _save(figure: "Figure", path: Path) -> None:
 
 def _label(run: Run) -> str:
     summary = run.summary
-    return (
-        f"{summary.strategy}, compression off"
-        if summary.engine == OFF
-        else (f"{summary.strategy}, {summary.engine}")
-    )
+    compression = "off" if summary.engine == OFF else f"on ({summary.engine})"
+    return f"{summary.strategy}, compression {compression}"
 
 
 def _by_key(run: Run) -> dict[Key, Totals]:

@@ -66,8 +66,8 @@ def main() -> int:
             seed=arguments.seed,
             world_size=_world_size(),
         )
-        os.environ["WIREZIP_ENGINE"] = run.network.engine
-        os.environ["WIREZIP_MTU"] = str(run.network.mtu)
+        _configure_nic("WIREZIP_ENGINE", run.network.engine)
+        _configure_nic("WIREZIP_MTU", str(run.network.mtu))
 
         from training.rank import train_rank
 
@@ -91,6 +91,15 @@ def _world_size() -> int:
             "`torchrun --standalone --nproc-per-node N -m training.run` or `wirezip train`"
         )
     return int(text)
+
+
+def _configure_nic(variable: str, value: str) -> None:
+    """Hand a setting to the NIC, which reads its own from the environment."""
+    found = os.environ.setdefault(variable, value)
+    if found != value:
+        raise ConfigError(
+            f"{variable}: expected {value}, as the configuration says, or nothing; found {found}"
+        )
 
 
 def _die_with_parent() -> None:

@@ -16,6 +16,10 @@ ZeRO-1 could reduce-scatter too, and would then move what ZeRO-2 moves; here it 
 gradient, hence the all-reduce. Two scalars (loss, squared gradient norm) are all-reduced beside
 this in role other. Initial parameters are not sent: every rank makes the same from the seed.
 
+On bits: with two ranks all three give the same, since a sum of two does not depend on the order.
+With more, ZeRO-2 and ZeRO-3 do; ZeRO-1 joins them as long as a unit fits into one round of the
+ring (2 MiB a rank, as in NCCL), because then all-reduce and reduce-scatter cut it alike.
+
 Padding: a unit's P is rounded up so that each rank's shard is a multiple of 16 bytes in BF16
 (`training/sharding.py`).
 """

@@ -12,8 +12,6 @@ import pytest
 from tests.training.runs import ROOT, wirezip
 from training.cli import COMMANDS
 
-TRAINING = [name for name, (module, _, _) in COMMANDS.items() if module == "training.cli"]
-
 
 def imports_of(code: str) -> set[str]:
     """Names of the modules that a fresh interpreter has loaded after `code`."""
@@ -39,6 +37,15 @@ def test_options_of_a_command_load_no_torch() -> None:
     assert not {"torch", "matplotlib", "numba"} & imports_of(code)
 
 
+def test_the_codec_loads_no_torch(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(10_000))
+    arguments = ["compress", str(path), "--dtype", "bf16"]
+    code = f"from training.cli import main\nassert main({arguments}) == 0"
+    assert not {"torch", "matplotlib", "nic_emul"} & imports_of(code)
+    assert (tmp_path / "data.wz").stat().st_size < 1000
+
+
 def test_the_launcher_loads_no_torch() -> None:
     assert "torch" not in imports_of("import training.compare, training.report, training.progress")
 
@@ -52,7 +59,7 @@ def test_help_lists_every_command() -> None:
     assert (bare.returncode, bare.stdout) == (2, result.stdout)
 
 
-@pytest.mark.parametrize("name", TRAINING)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_explains_its_options(name: str) -> None:
     result = wirezip(name, "--help")
     assert result.returncode == 0

@@ -7,45 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.training.made_up import made_up_run, totals
 from tests.training.runs import ROOT, wirezip
 from training.compare import Comparison, compare
 from training.config import load, override
 from training.errors import ConfigError
-from training.records import Run, StepRecord, Summary, Totals, TrafficRow
+from training.records import Run
 
 TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets")
-
-
-def totals(logical: int, payload: int, wire: int) -> Totals:
-    return Totals(logical_bytes=logical, payload_bytes=payload, wire_bytes=wire, packets=3)
-
-
-def made_up_run(engine: str, *, losses: list[float], param_hash: str = "ab") -> Run:
-    """A run that never was, of 1,000 logical bytes."""
-    sent = totals(1000, 1000, 1100) if engine == "null" else totals(1000, 625, 725)
-    summary = Summary(
-        preset="made-up",
-        strategy="zero2",
-        engine=engine,
-        world_size=2,
-        steps=len(losses),
-        mtu=4096,
-        reduce_dtype="bf16",
-        parameters=7,
-        padded_parameters=16,
-        text_sha256="cd",
-        param_hash=param_hash,
-        seconds=1.0,
-        totals=sent,
-        by_role={"gradient": sent},
-        by_collective={"reduce_scatter": sent},
-        rows=[TrafficRow(role="gradient", collective="reduce_scatter", dtype="bfloat16", **sent)],
-    )
-    steps = [
-        StepRecord(step, loss, 1e-3, 1.0, 0.2, 0.1, 0.1, totals(500, 500, 550))
-        for step, loss in enumerate(losses)
-    ]
-    return Run(Path("made-up") / engine, summary, steps)
 
 
 def test_equal_runs() -> None:
@@ -158,7 +127,7 @@ def test_files_of_a_comparison(compared: tuple[Path, dict]) -> None:
 
 
 def lossy(messages: str) -> dict[str, str]:
-    """Environment in which the engine `numba` changes a bit of the first or of every message."""
+    """Environment in which the engine `numba` changes a bit of the first few or of all messages."""
     return {
         "PYTHONPATH": f"{ROOT / 'tests/training/lossy'}:{ROOT}",
         "LOSSY_MESSAGES": messages,

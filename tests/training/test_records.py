@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.training.test_compare import made_up_run
+from tests.training.made_up import made_up_run
 from training.compare import Comparison
 from training.config import load
 from training.errors import RecordError
-from training.records import Recorder, Run, read_run, read_steps, write_atomically
+from training.records import Recorder, Run, StepFollower, read_run, write_atomically
 from training.report import comparison_table, find_runs, run_table, write_plots
 
 LOSSES = [5.539305686950684, 4.25, 0.1]
@@ -52,11 +52,15 @@ def test_files(tmp_path: Path) -> None:
 
 
 def test_steps_of_a_run_that_is_still_writing(tmp_path: Path) -> None:
-    assert read_steps(tmp_path) == []
+    follower = StepFollower(tmp_path)
+    assert follower.new() == []
     run = made_up_run("null", losses=LOSSES)
     whole = "".join(json.dumps(dataclasses.asdict(step)) + "\n" for step in run.steps)
     (tmp_path / "steps.jsonl").write_text(whole[:-5])
-    assert read_steps(tmp_path) == run.steps[:2]
+    assert follower.new() == run.steps[:2]
+    assert follower.new() == []
+    (tmp_path / "steps.jsonl").write_text(whole)
+    assert follower.new() == run.steps[2:]
 
 
 def test_damaged_folders(tmp_path: Path) -> None:
