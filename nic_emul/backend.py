@@ -237,9 +237,10 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         drained = self._point_to_point.drain(deadline)
         if not (finished and drained) and not reason:
             reason = f"{self._transport.name_of(self.rank())} left with operations unfinished"
-        self._transport.close(reason)
+        self._transport.disconnect(reason)
         self._point_to_point.join()
         self._worker.join()
+        self._transport.release()
 
     def _run(self, operations: list[Operation], result: Result) -> NicWork:
         self._check_open()

@@ -89,7 +89,8 @@ def listen_host(config: NicConfig, environment: Mapping[str, str]) -> str:
     """The one local address to listen on.
 
     The configured host, else loopback when the master is on loopback or not named, else the
-    address of the interface that leads to the master.
+    address of the interface that leads to the master. A host whose own name resolves to loopback
+    and that others must reach sets `WIREZIP_HOST`.
     """
     if config.host is not None:
         return config.host

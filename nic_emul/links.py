@@ -153,13 +153,8 @@ class SendLink:
 
     def _run(self) -> None:
         try:
-            while (job := self._jobs.get()) is not None:
-                self._send(job)
-                with self._progress:
-                    self._sent = job.ticket
-                    self._progress.notify_all()
-                if job.on_sent is not None:
-                    job.on_sent()
+            while self._send_next():
+                pass
         except Exception as error:
             with self._progress:
                 stopped = self._stopped
@@ -167,6 +162,19 @@ class SendLink:
                 self._progress.notify_all()
             if not stopped:
                 self._fail(error)
+
+    def _send_next(self) -> bool:
+        # A function of its own, so that nothing holds on to the data while the thread is idle.
+        job = self._jobs.get()
+        if job is None:
+            return False
+        self._send(job)
+        with self._progress:
+            self._sent = job.ticket
+            self._progress.notify_all()
+        if job.on_sent is not None:
+            job.on_sent()
+        return True
 
     def _send(self, job: _Job) -> None:
         header = Header.describe(

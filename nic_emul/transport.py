@@ -17,7 +17,7 @@ from datetime import timedelta
 
 from torch.distributed import Store
 
-from nic_emul.errors import CollectiveMismatch, PeerFailed, PeerLost, PeerTimeout
+from nic_emul.errors import CollectiveMismatch, JobFailed, PeerFailed, PeerLost, PeerTimeout
 from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
 from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
@@ -78,7 +78,8 @@ class Transport:
             self._monitor.start()
             self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
         except BaseException:
-            self.close(f"{self.name_of(self.rank)} left while the group was being made")
+            self.disconnect(f"{self.name_of(self.rank)} left while the group was being made")
+            self.release()
             raise
 
     def send_link(self, peer: int, channel: Channel) -> SendLink:
@@ -105,6 +106,8 @@ class Transport:
         with self._arrival:
             while (link := self._recv_links.get((peer, channel))) is None:
                 self.nic.failure.check()
+                if self._closing:
+                    raise JobFailed("the group has been shut down")
                 if peer in self._departed:
                     raise PeerLost(f"{self.name_of(peer)} has left the group")
                 left = deadline - time.monotonic()
@@ -129,18 +132,26 @@ class Transport:
             self.nic.failure.report(self.name_of(self.rank), error)
         return self.nic.failure.error or error
 
-    def close(self, reason: str = "") -> None:
-        """Send what is queued, say goodbye (or, with a `reason`, abort), and release everything."""
+    def disconnect(self, reason: str = "") -> None:
+        """Send what is queued, then say goodbye or, with a `reason`, abort.
+
+        Threads that wait for a link come back at once; join them, then `release`.
+        """
         self._closing = True
-        deadline = time.monotonic() + _CLOSE_S
-        for send_link in list(self._send_links.values()):
-            send_link.close(deadline)
-        for recv_link in list(self._recv_links.values()):
-            recv_link.leave(Note.ABORT if reason else Note.GOODBYE, reason)
-        self.on_stopped()
         if self._monitor is not None:
             self._monitor.stop()
-        for recv_link in list(self._recv_links.values()):
+        deadline = time.monotonic() + _CLOSE_S
+        for send_link in self._send_links.values():
+            send_link.close(deadline)
+        for recv_link in self._recv_links.values():
+            recv_link.leave(Note.ABORT if reason else Note.GOODBYE, reason)
+        with self._arrival:
+            self._arrival.notify_all()
+        self.on_stopped()
+
+    def release(self) -> None:
+        """Close the sockets, once no thread uses them any more."""
+        for recv_link in self._recv_links.values():
             recv_link.close()
         self.nic.failure.unregister(self)
 

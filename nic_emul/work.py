@@ -122,15 +122,23 @@ class Worker:
 
     def _run(self) -> None:
         with torch.no_grad():
-            while (item := self._queue.get()) is not None:
-                operation, work = item
-                if self._error is not None:
-                    work.fail(self._error)
-                    continue
-                try:
-                    operation()
-                except Exception as error:
-                    self._error = self._fail(error)
-                    work.fail(self._error)
-                else:
-                    work.complete()
+            while self._run_next():
+                pass
+
+    def _run_next(self) -> bool:
+        # A function of its own, so that nothing holds on to tensors while the thread is idle.
+        item = self._queue.get()
+        if item is None:
+            return False
+        operation, work = item
+        if self._error is not None:
+            work.fail(self._error)
+            return True
+        try:
+            operation()
+        except Exception as error:
+            self._error = self._fail(error)
+            work.fail(self._error)
+        else:
+            work.complete()
+        return True
