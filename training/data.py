@@ -6,7 +6,9 @@ differs between Python versions, so its SHA-256 belongs to every result.
 """
 
 import hashlib
+import os
 import sysconfig
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +44,19 @@ def load_corpus(config: DataConfig) -> Corpus:
     """
     if config.text == "stdlib":
         root = Path(sysconfig.get_path("stdlib"))
-        paths = [path for path in root.rglob("*.py") if "site-packages" not in path.parts]
+        paths = list(_standard_library(root))
     else:
         root = Path(config.text)
         paths = [path for path in (root, *root.rglob("*")) if path.is_file()]
     named = sorted((path.relative_to(root).as_posix(), path) for path in paths)
     return _read(named, max_bytes=config.max_bytes, source=str(root))
+
+
+def _standard_library(root: Path) -> Iterator[Path]:
+    """Every Python source below `root`, without going into what was installed later."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name not in ("site-packages", "__pycache__")]
+        yield from (Path(folder, name) for name in names if name.endswith(".py"))
 
 
 def _read(named: list[tuple[str, Path]], *, max_bytes: int, source: str) -> Corpus:

@@ -135,7 +135,8 @@ def _make_deterministic(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True)
+    # The same as use_deterministic_algorithms(True), which loads the compiler: a second a rank.
+    torch.set_deterministic_debug_mode("error")
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
 
 

@@ -25,16 +25,19 @@ SECONDS = 30
 @contextmanager
 def endless_run(folder: Path) -> Iterator["tuple[subprocess.Popen[str], list[int]]"]:
     """`wirezip train` in the middle of its steps, and the processes of its two ranks."""
-    with command("train", "tiny", "--steps", "1000000", "--out", str(folder)) as process:
+    arguments = ("tiny", "--engine", "null", "--steps", "1000000", "--out", str(folder))
+    with command("train", *arguments) as process:
         try:
-            wait_until(lambda: (folder / "steps.jsonl").is_file() and lines(folder) > 2)
+            wait_until(lambda: process.poll() is not None or lines(folder) > 2)
+            assert process.poll() is None
             yield process, ranks_of(process.pid)
         finally:
             process.kill()
 
 
 def lines(folder: Path) -> int:
-    return (folder / "steps.jsonl").read_text().count("\n")
+    path = folder / "steps.jsonl"
+    return path.read_text().count("\n") if path.is_file() else 0
 
 
 def ranks_of(pid: int) -> list[int]:
