@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import ProcessGroup
@@ -87,6 +86,5 @@ class Network:
     @contextmanager
     def _timed(self) -> Iterator[None]:
         started = time.perf_counter()
-        with torch.no_grad():
-            yield
+        yield
         self.communication_seconds += time.perf_counter() - started

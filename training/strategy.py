@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank keeps of parameters, gradients and optimizer states, and what that moves.
+"""What each rank keeps of parameters and gradients, and what that moves.
 
-One loop (`training/loop.py`) runs every strategy; a strategy only says, for each of the three,
-whether every rank keeps all of it or its own shard. What follows for the network, with P padded
+Optimizer states (FP32 master, two moments) are always sharded. One loop (`training/loop.py`) runs
+every strategy; a strategy only says, for parameters and for gradients, whether every rank keeps
+all of it or its own shard. What follows for the network, with P padded
 parameters over all units, n ranks, BF16 parameters (2 bytes) and g bytes per gradient element
 (2, or 4 with `reduce_dtype = "fp32"`), in bytes that one rank sends per step:
 
@@ -39,13 +40,15 @@ class Placement(enum.Enum):
 
 @dataclass(frozen=True)
 class Strategy:
-    """Placement of the three kinds of model state. What is sharded never precedes what it is for:
-    sharded parameters have sharded gradients, and those have sharded optimizer states."""
+    """Where parameters and gradients live; sharded parameters have sharded gradients."""
 
     name: StrategyName
     parameters: Placement
     gradients: Placement
-    optimizer_states: Placement = Placement.SHARDED
+
+    def __post_init__(self) -> None:
+        if self.shards_parameters and not self.shards_gradients:
+            raise ValueError(f"{self.name}: expected sharded gradients with sharded parameters")
 
     @property
     def shards_parameters(self) -> bool:

@@ -11,7 +11,7 @@ from tests.training.reference import ReferenceRun, train_reference
 from tests.training.runs import run, tiny
 from training.config import override
 from training.records import Run
-from training.strategy import STRATEGIES, Placement
+from training.strategy import STRATEGIES, Placement, Strategy
 
 pytestmark = pytest.mark.ranks
 
@@ -42,10 +42,15 @@ def references() -> Callable[[int], ReferenceRun]:
 
 def test_the_three_differ_in_what_is_sharded() -> None:
     sharded = {
-        name: (s.parameters, s.gradients, s.optimizer_states).count(Placement.SHARDED)
-        for name, s in STRATEGIES.items()
+        name: (strategy.parameters, strategy.gradients).count(Placement.SHARDED)
+        for name, strategy in STRATEGIES.items()
     }
-    assert sharded == {"zero1": 1, "zero2": 2, "zero3": 3}
+    assert sharded == {"zero1": 0, "zero2": 1, "zero3": 2}
+
+
+def test_replicated_gradients_of_sharded_parameters_mean_nothing() -> None:
+    with pytest.raises(ValueError, match="zero3: expected sharded gradients"):
+        Strategy("zero3", parameters=Placement.SHARDED, gradients=Placement.REPLICATED)
 
 
 # One rank sums nothing and two sum the same in either order: the bits must be the reference's.
