@@ -7,6 +7,7 @@ of others, so both are defined.
 """
 
 import atexit
+import os
 import sys
 import time
 import weakref
@@ -241,6 +242,8 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._point_to_point.join()
         self._worker.join()
         self._transport.release()
+        if not _LIVE:
+            self._transport.nic.write_counters()
 
     def _run(self, operations: list[Operation], result: Result) -> NicWork:
         self._check_open()
@@ -308,7 +311,16 @@ def _close_all() -> None:
         group._close("" if failed is None else f"{type(failed).__name__} ended a rank: {failed}")
 
 
+def _leave_to_parent() -> None:
+    # A forked child (a data loader's worker) has no part in the groups. Its copies of the sockets
+    # would keep connections of a dead parent open, and its exit must not say goodbye for it.
+    for group in list(_LIVE):
+        group._transport.abandon()
+    _LIVE.clear()
+
+
 atexit.register(_close_all)
+os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _reduce_op(opts: Any) -> object:

@@ -109,6 +109,12 @@ class Monitor:
         os.close(self._wake_read)
         os.close(self._wake_write)
 
+    def abandon(self) -> None:
+        """Close this process' copies of the sockets and nothing else; for a forked child."""
+        self._listener.close()
+        for stranger in self._strangers.values():
+            stranger.sock.close()
+
     def _command(self, command: Callable[[], None]) -> None:
         self._commands.put(command)
         os.write(self._wake_write, b"\0")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated NIC of this process: policy, engine and counters, shared by all process groups."""
 
-import atexit
 import json
 import os
 import threading
@@ -142,6 +141,5 @@ def local_nic() -> Nic:
     """
     with _Local.lock:
         if _Local.nic is None:
-            nic = _Local.nic = Nic(NicConfig.from_environment(os.environ))
-            atexit.register(nic.write_counters)
+            _Local.nic = Nic(NicConfig.from_environment(os.environ))
         return _Local.nic

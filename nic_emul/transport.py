@@ -155,6 +155,15 @@ class Transport:
             recv_link.close()
         self.nic.failure.unregister(self)
 
+    def abandon(self) -> None:
+        """Close this process' copies of the sockets and nothing else; for a forked child."""
+        for send_link in self._send_links.values():
+            send_link.sock.close()
+        for recv_link in self._recv_links.values():
+            recv_link.sock.close()
+        if self._monitor is not None:
+            self._monitor.abandon()
+
     # Events of the monitor, in its thread.
 
     def accepted(self, hello: Hello, sock: socket.socket) -> None:

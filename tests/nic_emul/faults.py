@@ -80,6 +80,26 @@ def die_in_functional_collective() -> None:
         functional.all_reduce(torch.ones(1000), "sum", dist.group.WORLD).sum()
 
 
+def die_with_a_child() -> None:
+    """The dead rank leaves a forked child behind, which has inherited its connections."""
+    dist.barrier()
+    if is_culprit():
+        if os.fork() == 0:
+            _outlive_the_others()
+        os.kill(os.getpid(), signal.SIGKILL)
+    work_until_something_breaks()
+
+
+def _outlive_the_others() -> None:
+    # The test waits for the ends of pipes; only the sockets may stay.
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{descriptor}").startswith("pipe:"):
+                os.close(int(descriptor))
+    time.sleep(90)
+    os._exit(0)
+
+
 def raise_in_user_code() -> None:
     dist.barrier()
     if is_culprit():

@@ -39,6 +39,7 @@ def expect_failure(
     [
         faults.die_between_collectives,
         faults.die_in_mid_message,
+        faults.die_with_a_child,
         faults.die_while_others_are_idle,
         faults.die_in_backward,
         faults.die_in_functional_collective,
@@ -49,6 +50,8 @@ def test_dead_peer(fault: Callable[[], None]) -> None:
     outcomes = start_ranks(fault, SIZE)
     expect_failure(outcomes, "wirezip: rank", culprit_code=-signal.SIGKILL)
     assert all(outcome.value is None for outcome in outcomes)
+    # The end itself was noticed, not only the silence after it.
+    assert not any("PeerTimeout" in outcome.stderr for outcome in outcomes)
 
 
 def test_exception_in_user_code_ends_the_other_ranks() -> None:

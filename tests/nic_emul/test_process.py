@@ -99,6 +99,23 @@ def test_programs_end_cleanly(ending: str) -> None:
     assert not any("terminate called" in end.stderr for end in ends), ends
 
 
+def test_forked_children_leave_the_group_alone() -> None:
+    """A child that ends, by whatever way, says no goodbye in its parent's name."""
+    script = JOIN + (
+        "import os, sys\n"
+        "dist.barrier()\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit(7)\n"
+        "assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7\n"
+        "for _ in range(3):\n"
+        "    ones = torch.ones(100000)\n"
+        "    dist.all_reduce(ones)\n"
+        "    assert ones.sum() == 200000\n"
+    )
+    ends = start(script, 2)
+    assert [end.returncode for end in ends] == [0, 0], ends
+
+
 def test_uncaught_exception_is_passed_on() -> None:
     script = JOIN + (
         "dist.barrier()\n"
