@@ -19,9 +19,11 @@ from codec.errors import (
     InvalidInput,
 )
 from codec.format import SHORT_HEADER_BYTES, Mode
+from codec.kernels import decode, encode
 from codec.kernels.compile import only_one_process
 from codec.kernels.decode import OK, decode_blocks
 from codec.kernels.encode import encode_blocks
+from codec.kernels.scratch import Arena
 
 
 @functools.cache
@@ -33,9 +35,25 @@ def compile_kernels() -> None:
     """
     data, lengths, modes = np.zeros(8, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.uint8)
     out = np.zeros(encoded_bytes_max(data.size, data.size), np.uint8)
+    arena = Arena(max(encode.AT.end, decode.AT.end))
     with only_one_process():
-        encode_blocks(data.ctypes.data, 8, 0, 8, 0, False, 0, out.ctypes.data, lengths, modes)
-        decode_blocks(out.ctypes.data, lengths, modes, 0, 8, 0, False, 0, data.ctypes.data, 8)
+        encode_blocks(
+            arena.address, data.ctypes.data, 8, 0, 8, 0, False, 0, out.ctypes.data, lengths, modes
+        )
+        decode_blocks(
+            arena.address,
+            out.ctypes.data,
+            9,
+            lengths,
+            modes,
+            0,
+            8,
+            0,
+            False,
+            0,
+            data.ctypes.data,
+            8,
+        )
 
 
 def encoded_bytes_max(total_bytes: int, block_bytes: int) -> int:
@@ -76,7 +94,9 @@ def encode_into(
                 f"{name}: expected {dtype.__name__} ({blocks},); found {array.shape}"
             )
     compile_kernels()
+    arena = Arena(encode.AT.end)
     written = encode_blocks(
+        arena.address,
         data.ctypes.data,
         data.size,
         int(element),
@@ -138,8 +158,11 @@ class NumbaEngine:
         check_packets(packets, block_lengths(out.size, block_bytes).size)
         compile_kernels()
         payload = np.ascontiguousarray(packets.payload)
+        arena = Arena(decode.AT.end)
         status, block, offset = decode_blocks(
+            arena.address,
             payload.ctypes.data,
+            payload.size,
             np.ascontiguousarray(packets.lengths, np.int32),
             np.ascontiguousarray(packets.modes, np.uint8),
             int(element),

@@ -64,9 +64,13 @@ def only_one_process():
 
 
 def kernel(function):
-    """Compile without the interpreter lock, and keep the result on disk."""
+    """Compile without the interpreter lock, and keep the result on disk.
+
+    Kernels own no memory, so reference counts are left out: in code that runs once a block they
+    would take longer than the work. Allocating in a kernel therefore does not compile.
+    """
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(CACHE_FOLDER)
     try:
-        return njit(nogil=True, cache=True)(function)
+        return njit(nogil=True, cache=True, _nrt=False)(function)
     finally:
         numba.config.CACHE_DIR = before

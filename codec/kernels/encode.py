@@ -5,8 +5,6 @@ Of every way to hold a block the exact length is found first, from counts; then 
 written, once.
 """
 
-from collections import namedtuple
-
 import numpy as np
 
 from codec import format as f
@@ -17,8 +15,20 @@ from codec.kernels import split as sp
 from codec.kernels import unary as un
 from codec.kernels.compile import kernel
 from codec.kernels.crc import crc_block, crc_header
-from codec.kernels.intrinsics import copy, copy_in, copy_out, load64, store64
+from codec.kernels.intrinsics import (
+    copy,
+    copy_in,
+    copy_out,
+    load64,
+    store64,
+    view8,
+    view16,
+    view32,
+    view_i32,
+    view_i64,
+)
 from codec.kernels.order import align
+from codec.kernels.scratch import places
 
 U8, U64 = np.uint8, np.uint64
 
@@ -32,62 +42,61 @@ NEVER = 1 << 30
 VALUES, EXTRAS, BITMAP, PLANES, LAST_BITS, SIGN, PHASE, REMAINDERS, COPY_CRC = range(9)
 LAYOUT_SIZE = 9
 
-Scratch = namedtuple(
-    "Scratch",
-    "block values resident slots symbols ranks packed low code_lengths quads unary extras order "
-    "table partial counts ranked choice layout numbers kept gaps rest plan trial",
+AT = places(
+    block=SCRATCH_BYTES,
+    moved=SCRATCH_BYTES,
+    copied=SCRATCH_BYTES,
+    slots=3 * sp.SLOT_BYTES,
+    symbols=SCRATCH_BYTES,
+    ranks=SCRATCH_BYTES,
+    packed=2 * SCRATCH_BYTES,
+    low=2 * SCRATCH_BYTES,
+    code_lengths=SCRATCH_BYTES,
+    quads=SCRATCH_BYTES // 2,
+    unary=SCRATCH_BYTES,
+    extras=4 * f.ALIGN_BYTES,
+    order=o.RANKS_MAX + 1,
+    table=256,
+    partial=2 * 1024,
+    counts=4 * o.COUNTS_SIZE,
+    ranked=4 * (o.RANKS_MAX + 1),
+    choice=8 * o.CHOICE_SIZE,
+    layout=8 * LAYOUT_SIZE,
+    numbers=4 * SCRATCH_BYTES,
+    kept=4 * SCRATCH_BYTES,
+    gaps=4 * SCRATCH_BYTES,
+    rest=4 * SCRATCH_BYTES,
+    plan=8 * rm.PLAN_SIZE,
+    trial=8 * rm.PLAN_SIZE,
 )
+"""Where each buffer lies in the arena."""
 
 
 @kernel
-def _make_scratch():
-    return Scratch(
-        block=np.zeros(SCRATCH_BYTES, np.uint8),
-        values=np.zeros(SCRATCH_BYTES, np.uint8),
-        resident=np.zeros(SCRATCH_BYTES, np.uint8),
-        slots=np.zeros(3 * sp.SLOT_BYTES, np.uint8),
-        symbols=np.zeros(SCRATCH_BYTES, np.uint8),
-        ranks=np.zeros(SCRATCH_BYTES, np.uint8),
-        packed=np.zeros(2 * SCRATCH_BYTES, np.uint8),
-        low=np.zeros(2 * SCRATCH_BYTES, np.uint8),
-        code_lengths=np.zeros(SCRATCH_BYTES, np.uint8),
-        quads=np.zeros(SCRATCH_BYTES // 4, np.uint16),
-        unary=np.zeros(SCRATCH_BYTES, np.uint8),
-        extras=np.zeros(f.ALIGN_BYTES * 4, np.uint8),
-        order=np.zeros(o.RANKS_MAX + 1, np.uint8),
-        table=np.zeros(256, np.uint8),
-        partial=np.zeros(1024, np.uint16),
-        counts=np.full(o.COUNTS_SIZE, -1, np.int32),
-        ranked=np.zeros(o.RANKS_MAX + 1, np.int32),
-        choice=np.zeros(o.CHOICE_SIZE, np.int64),
-        layout=np.zeros(LAYOUT_SIZE, np.int64),
-        numbers=np.zeros(SCRATCH_BYTES, np.uint32),
-        kept=np.zeros(SCRATCH_BYTES, np.uint32),
-        gaps=np.zeros(SCRATCH_BYTES, np.uint32),
-        rest=np.zeros(SCRATCH_BYTES, np.uint32),
-        plan=np.zeros(rm.PLAN_SIZE, np.int64),
-        trial=np.zeros(rm.PLAN_SIZE, np.int64),
-    )
-
-
-@kernel
-def encode_blocks(address, total, element, block_bytes, phase, bare, resident, out, lengths, modes):
+def encode_blocks(
+    s, address, total, element, block_bytes, phase, bare, resident, out, lengths, modes
+):
     """Encode `total` bytes at `address` to memory at `out`; returns the bytes written.
 
-    `resident` is the address of a copy as long as the data, or 0. `out` must have room for 8 bytes
-    more than each block; `lengths` int32 and `modes` uint8 get one entry a block. With `bare`, a
-    block that does not shrink is copied as it is.
+    `s` is the address of an arena of `AT.end` bytes; `resident` that of a copy as long as the data,
+    or 0. `out` must have room for 8 bytes more than each block; `lengths` int32 and `modes` uint8
+    get one entry a block. With `bare`, a block that does not shrink is copied as it is.
     """
-    s = _make_scratch()
+    o.clear_counts(view_i32(s + AT.counts, o.COUNTS_SIZE))
     width = sp.WIDTHS[element]
     at = 0
     index = 0
     for start in range(0, total, block_bytes):
         size = min(block_bytes, total - start)
-        copy_in(s.block, 0, address + start, size)
+        # A whole number of beats needs no padding, and so no detour.
+        block = view8(s + AT.block, SCRATCH_BYTES)
+        if size % f.BEAT_BYTES == 0 and (address + start) & 7 == 0:
+            block = view8(address + start, size)
+        else:
+            copy_in(block, 0, address + start, size)
         origin = resident + start if resident else 0
         length, mode = _encode_block(
-            s, size, element, (phase - start) % width, bare, origin, out + at
+            s, block, size, element, (phase - start) % width, bare, origin, out + at
         )
         lengths[index] = length
         modes[index] = mode
@@ -97,27 +106,27 @@ def encode_blocks(address, total, element, block_bytes, phase, bare, resident, o
 
 
 @kernel
-def _encode_block(s, size, element, phase, bare, resident, to):
-    """Encode `s.block`; returns the payload's length and mode."""
+def _encode_block(s, block, size, element, phase, bare, resident, to):
+    """Encode `block`; returns the payload's length and mode."""
     width = sp.WIDTHS[element]
     padded = _beat_align(size)
     for i in range(size, padded):
-        s.block[i] = U8(0)
-    state = crc_block(s.block, padded)
+        block[i] = U8(0)
+    state = crc_block(block, padded)
     raw = size if bare else size + f.SHORT_HEADER_BYTES
 
-    if size > width and _has_period(s.block, size, width):
+    if size > width and _has_period(block, size, width):
         length = f.SHORT_HEADER_BYTES + width
         if length < raw:
             _put_short_header(s, to, size, element, CONSTANT, state)
-            copy_out(to + f.SHORT_HEADER_BYTES, s.block, 0, width)
+            copy_out(to + f.SHORT_HEADER_BYTES, block, 0, width)
             return length, CONSTANT
 
-    coded = _plan_coded(s, size, element, phase)
+    coded = _plan_coded(s, block, size, element, phase)
     shortest = min(raw, coded)
     reference = NEVER
     if resident:
-        reference = _plan_reference(s, size, element, phase, resident, shortest)
+        reference = _plan_reference(s, block, size, element, phase, resident, shortest)
     if reference < shortest:
         _write_reference(s, size, element, phase, state, to)
         return reference, REFERENCE
@@ -125,10 +134,10 @@ def _encode_block(s, size, element, phase, bare, resident, to):
         _write_coded(s, size, element, state, to)
         return coded, CODED
     if bare:
-        copy_out(to, s.block, 0, size)
+        copy_out(to, block, 0, size)
     else:
         _put_short_header(s, to, size, element, RAW, state)
-        copy_out(to + f.SHORT_HEADER_BYTES, s.block, 0, size)
+        copy_out(to + f.SHORT_HEADER_BYTES, block, 0, size)
     return raw, RAW
 
 
@@ -136,60 +145,72 @@ def _encode_block(s, size, element, phase, bare, resident, to):
 
 
 @kernel
-def _plan_coded(s, size, element, phase):
+def _plan_coded(s, block, size, element, phase):
     """Split the block and choose how to code it; returns the frame's length, or `NEVER`."""
+    moved = view8(s + AT.moved, SCRATCH_BYTES)
+    slots = view8(s + AT.slots, 3 * sp.SLOT_BYTES)
+    symbols = view8(s + AT.symbols, SCRATCH_BYTES)
+    extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
+    partial = view16(s + AT.partial, 1024)
+    counts = view_i32(s + AT.counts, o.COUNTS_SIZE)
+    ranked = view_i32(s + AT.ranked, o.RANKS_MAX + 1)
+    choice = view_i64(s + AT.choice, o.CHOICE_SIZE)
+    layout = view_i64(s + AT.layout, LAYOUT_SIZE)
     width = sp.WIDTHS[element]
     per_beat = f.BEAT_BYTES // width
     head = min(phase, size)
     n = (size - head) // width
-    values = s.block
+    values = block
     if head > 0 or n * width < _beat_align(size):
-        _take_values(s.values, s.block, head, n * width)
-        values = s.values
+        _take_values(moved, block, head, n * width)
+        values = moved
     bitmap, whole_zero = _stored_beats(values, n * width)
     extra = 0
     m = n
     if whole_zero:
-        store64(s.extras, 0, bitmap)
+        store64(extras, 0, bitmap)
         extra = f.BITMAP_BYTES
-        m = _drop_zero_beats(values, s.values, n, per_beat, width, bitmap)
-        values = s.values
-    extra = _put_edges(s, size, head, size - head - n * width, extra)
+        m = _drop_zero_beats(values, moved, n, per_beat, width, bitmap)
+        values = moved
+    extra = _put_edges(s, block, size, head, size - head - n * width, extra)
 
-    sp.split(element, values, s.slots, s.symbols, m)
+    sp.split(element, values, slots, symbols, m)
     slot_count = sp.SLOTS[element]
     last_bits = sp.LAST_SLOT_BITS[element]
     sign = 0
     plane_flags = 0
     if m > 0:
         if sp.SIGNED[element]:
-            sign = sp.common_sign(s.slots, m, slot_count - 1, last_bits)
+            sign = sp.common_sign(slots, m, slot_count - 1, last_bits)
             last_bits -= min(sign, 1)
         planes = slot_count if last_bits == 8 else slot_count - 1
         for plane in range(planes):
-            if sp.is_constant(s.slots, m, plane):
+            if sp.is_constant(slots, m, plane):
                 plane_flags |= 1 << plane
-                s.extras[extra] = s.slots[sp.SLOT_BYTES * plane]
+                extras[extra] = slots[sp.SLOT_BYTES * plane]
                 extra += 1
     remainders = _remainder_bytes(m, slot_count, last_bits, plane_flags)
-    layout = s.layout
     layout[VALUES], layout[EXTRAS], layout[BITMAP] = m, extra, 1 if whole_zero else 0
     layout[PLANES], layout[LAST_BITS], layout[SIGN] = plane_flags, last_bits, sign
     layout[PHASE], layout[REMAINDERS] = phase, remainders
 
     for i in range(o.CHOICE_SIZE):
-        s.choice[i] = 0
+        choice[i] = 0
     symbol_max = sp.SYMBOL_MAX[element]
     if symbol_max > 0 and m > 0:
-        o.count_symbols(s.symbols, m, s.partial, s.counts)
-        if not o.choose(s.counts, m, symbol_max, s.ranked, s.choice):
+        o.count_symbols(symbols, m, partial, counts)
+        if not o.choose(counts, m, symbol_max, ranked, choice):
             return NEVER
-    return f.LONG_HEADER_BYTES + align(extra) + align(remainders) + s.choice[o.CODED_BYTES]
+    return f.LONG_HEADER_BYTES + align(extra) + align(remainders) + choice[o.CODED_BYTES]
 
 
 @kernel
 def _write_coded(s, size, element, state, to):
-    layout, choice = s.layout, s.choice
+    slots = view8(s + AT.slots, 3 * sp.SLOT_BYTES)
+    packed = view8(s + AT.packed, 2 * SCRATCH_BYTES)
+    extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
+    choice = view_i64(s + AT.choice, o.CHOICE_SIZE)
+    layout = view_i64(s + AT.layout, LAYOUT_SIZE)
     m, sign = layout[VALUES], layout[SIGN]
     first = _first_word(size, element, CODED) | (
         U64(layout[BITMAP] << f.BITMAP_LSB)
@@ -208,21 +229,21 @@ def _write_coded(s, size, element, state, to):
     )
     _put_long_header(s, to, first, second, state)
     to += f.LONG_HEADER_BYTES
-    to += _put_padded(to, s.extras, layout[EXTRAS])
+    to += _put_padded(to, extras, layout[EXTRAS])
     slot_count, last_bits = sp.SLOTS[element], layout[LAST_BITS]
     if slot_count == 1 and last_bits == 8 and layout[PLANES] == 0:
-        to += _put_padded(to, s.slots, m)
+        to += _put_padded(to, slots, m)
     else:
         sp.pack_remainders(
-            s.slots,
+            slots,
             m,
             f.BEAT_BYTES // sp.WIDTHS[element],
             slot_count,
             last_bits,
             layout[PLANES],
-            s.packed,
+            packed,
         )
-        to += _put_padded(to, s.packed, layout[REMAINDERS])
+        to += _put_padded(to, packed, layout[REMAINDERS])
     if choice[o.CODED_BYTES] > 0:
         _write_symbols(s, m, sp.SYMBOL_MAX[element], to)
 
@@ -230,26 +251,35 @@ def _write_coded(s, size, element, state, to):
 @kernel
 def _write_symbols(s, m, symbol_max, to):
     """Write the low-bits, unary and escapes section."""
-    choice = s.choice
+    symbols = view8(s + AT.symbols, SCRATCH_BYTES)
+    ranks = view8(s + AT.ranks, SCRATCH_BYTES)
+    packed = view8(s + AT.packed, 2 * SCRATCH_BYTES)
+    low = view8(s + AT.low, 2 * SCRATCH_BYTES)
+    code_lengths = view8(s + AT.code_lengths, SCRATCH_BYTES)
+    quads = view16(s + AT.quads, SCRATCH_BYTES // 4)
+    unary = view8(s + AT.unary, SCRATCH_BYTES)
+    order = view8(s + AT.order, o.RANKS_MAX + 1)
+    table = view8(s + AT.table, 256)
+    choice = view_i64(s + AT.choice, o.CHOICE_SIZE)
     coder, zero_rank = choice[o.CODER], choice[o.ZERO_RANK]
     escape = o.RANKS[coder]
-    known = o.fill_order(choice[o.BASE], choice[o.PATH], zero_rank, escape, symbol_max, s.order)
+    known = o.fill_order(choice[o.BASE], choice[o.PATH], zero_rank, escape, symbol_max, order)
     if coder == o.R2:
-        un.rank_many(s.symbols, s.order, known, escape, s.table, s.ranks, m)
+        un.rank_many(symbols, order, known, escape, table, ranks, m)
     else:
-        un.rank_few(s.symbols, s.order, known, zero_rank, s.table, s.ranks, m)
-    un.pack_low(coder, s.ranks, m, s.code_lengths, s.low)
-    un.pack_unary(coder, s.ranks, m, s.code_lengths, s.quads, s.unary)
-    to += _put_padded(to, s.low, (m * o.LOW_BITS[coder] + 7) >> 3)
-    copy_out(to, s.unary, 0, choice[o.UNARY_BYTES])
+        un.rank_few(symbols, order, known, zero_rank, table, ranks, m)
+    un.pack_low(coder, ranks, m, code_lengths, low)
+    un.pack_unary(coder, ranks, m, code_lengths, quads, unary)
+    to += _put_padded(to, low, (m * o.LOW_BITS[coder] + 7) >> 3)
+    copy_out(to, unary, 0, choice[o.UNARY_BYTES])
     to += choice[o.UNARY_BYTES]
     if choice[o.ESCAPES] > 0:
         count = 0
         for i in range(m):
-            if s.ranks[i] == escape:
-                s.packed[count] = s.symbols[i]
+            if ranks[i] == escape:
+                packed[count] = symbols[i]
                 count += 1
-        copy_out(to, s.packed, 0, count)
+        copy_out(to, packed, 0, count)
 
 
 @kernel
@@ -270,86 +300,103 @@ def _remainder_bytes(m, slot_count, last_bits, plane_flags):
 
 
 @kernel
-def _plan_reference(s, size, element, phase, resident, shortest):
+def _plan_reference(s, block, size, element, phase, resident, shortest):
     """Choose how to code the block against its resident copy.
 
     Returns the frame's length, or `NEVER` if it is not below `shortest`. Overwrites the extras
     only if it is.
     """
+    moved = view8(s + AT.moved, SCRATCH_BYTES)
+    copied = view8(s + AT.copied, SCRATCH_BYTES)
+    extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
+    layout = view_i64(s + AT.layout, LAYOUT_SIZE)
+    numbers = view32(s + AT.numbers, SCRATCH_BYTES)
+    kept = view32(s + AT.kept, SCRATCH_BYTES)
+    gaps = view32(s + AT.gaps, SCRATCH_BYTES)
+    rest = view32(s + AT.rest, SCRATCH_BYTES)
+    plan = view_i64(s + AT.plan, rm.PLAN_SIZE)
+    trial = view_i64(s + AT.trial, rm.PLAN_SIZE)
     width = sp.WIDTHS[element]
     per_beat = f.BEAT_BYTES // width
     head = min(phase, size)
     n = (size - head) // width
     tail = size - head - n * width
-    _take_values(s.values, s.block, head, n * width)
-    copy_in(s.resident, 0, resident + head, n * width)
-    rm.difference(element, s.values, s.resident, s.numbers, n)
+    _take_values(moved, block, head, n * width)
+    copy_in(copied, 0, resident + head, n * width)
+    rm.difference(element, moved, copied, numbers, n)
 
-    bitmap, whole_zero = rm.stored_beats(s.numbers, n, per_beat)
+    bitmap, whole_zero = rm.stored_beats(numbers, n, per_beat)
     extra = head + tail + (f.BITMAP_BYTES if whole_zero else 0)
     dense = NEVER
     m = n
     if whole_zero:
-        m = rm.keep_beats(s.numbers, n, per_beat, bitmap, s.kept)
-    numbers = s.kept if whole_zero else s.numbers
-    if rm.plan_dense(numbers, m, element, s.plan):
-        dense = f.LONG_HEADER_BYTES + align(extra) + s.plan[rm.BYTES]
-    count = rm.find_gaps(s.numbers, n, s.gaps, s.rest)
+        m = rm.keep_beats(numbers, n, per_beat, bitmap, kept)
+    if rm.plan_dense(kept if whole_zero else numbers, m, element, plan):
+        dense = f.LONG_HEADER_BYTES + align(extra) + plan[rm.BYTES]
+    count = rm.find_gaps(numbers, n, gaps, rest)
     sparse = NEVER
-    if rm.plan_gaps(s.gaps, s.rest, count, n, element, s.trial):
-        sparse = f.LONG_HEADER_BYTES + align(head + tail) + s.trial[rm.BYTES]
+    if rm.plan_gaps(gaps, rest, count, n, element, trial):
+        sparse = f.LONG_HEADER_BYTES + align(head + tail) + trial[rm.BYTES]
 
     if min(dense, sparse) >= shortest:
         return NEVER
-    layout = s.layout
     layout[PHASE] = phase
     layout[BITMAP] = 0
     extra = 0
     if sparse < dense:
         for i in range(rm.PLAN_SIZE):
-            s.plan[i] = s.trial[i]
+            plan[i] = trial[i]
         layout[VALUES] = count
     else:
         layout[VALUES] = m
         if whole_zero:
             layout[BITMAP] = 1
-            store64(s.extras, 0, bitmap)
+            store64(extras, 0, bitmap)
             extra = f.BITMAP_BYTES
-    layout[EXTRAS] = _put_edges(s, size, head, tail, extra)
+    layout[EXTRAS] = _put_edges(s, block, size, head, tail, extra)
     # What the header promises of the copy.
     padded = _beat_align(size)
-    copy_in(s.resident, 0, resident, size)
+    copy_in(copied, 0, resident, size)
     for i in range(size, padded):
-        s.resident[i] = U8(0)
-    layout[COPY_CRC] = crc_block(s.resident, padded) ^ U64(f.CRC_INIT)
+        copied[i] = U8(0)
+    layout[COPY_CRC] = crc_block(copied, padded) ^ U64(f.CRC_INIT)
     return min(dense, sparse)
 
 
 @kernel
 def _write_reference(s, size, element, phase, state, to):
-    layout, plan = s.layout, s.plan
+    packed = view8(s + AT.packed, 2 * SCRATCH_BYTES)
+    low = view8(s + AT.low, 2 * SCRATCH_BYTES)
+    unary = view8(s + AT.unary, SCRATCH_BYTES)
+    extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
+    layout = view_i64(s + AT.layout, LAYOUT_SIZE)
+    numbers = view32(s + AT.numbers, SCRATCH_BYTES)
+    kept = view32(s + AT.kept, SCRATCH_BYTES)
+    gaps = view32(s + AT.gaps, SCRATCH_BYTES)
+    rest = view32(s + AT.rest, SCRATCH_BYTES)
+    plan = view_i64(s + AT.plan, rm.PLAN_SIZE)
     low_bytes = (plan[rm.LOW_BITS] + 7) >> 3
     unary_bytes = (plan[rm.UNARY_BITS] + 7) >> 3
-    s.low[: low_bytes + 8] = U8(0)
-    s.unary[:unary_bytes] = U8(0)
+    low[: low_bytes + 8] = U8(0)
+    unary[:unary_bytes] = U8(0)
     width = sp.WIDTHS[element]
     count, shift = layout[VALUES], plan[rm.SHIFT]
     low_at = unary_at = escapes_at = 0
     if plan[rm.GAPS]:
         low_at, unary_at, escapes_at = rm.write(
-            s.gaps,
+            gaps,
             count,
             plan[rm.GAP_SHIFT],
             f.GAP_ESCAPE_BYTES,
-            s.low,
+            low,
             low_at,
-            s.unary,
+            unary,
             unary_at,
-            s.packed,
+            packed,
             escapes_at,
         )
-    numbers = s.rest if plan[rm.GAPS] else (s.kept if layout[BITMAP] else s.numbers)
-    rm.write(numbers, count, shift, width, s.low, low_at, s.unary, unary_at, s.packed, escapes_at)
+    coded = rest if plan[rm.GAPS] else (kept if layout[BITMAP] else numbers)
+    rm.write(coded, count, shift, width, low, low_at, unary, unary_at, packed, escapes_at)
 
     first = _first_word(size, element, REFERENCE) | (
         U64(layout[BITMAP] << f.BITMAP_LSB)
@@ -366,10 +413,10 @@ def _write_reference(s, size, element, phase, state, to):
     )
     _put_long_header(s, to, first, second, state)
     to += f.LONG_HEADER_BYTES
-    to += _put_padded(to, s.extras, layout[EXTRAS])
-    to += _put_padded(to, s.low, low_bytes)
-    copy_out(to, s.unary, 0, unary_bytes)
-    copy_out(to + unary_bytes, s.packed, 0, plan[rm.ESCAPE_BYTES])
+    to += _put_padded(to, extras, layout[EXTRAS])
+    to += _put_padded(to, low, low_bytes)
+    copy_out(to, unary, 0, unary_bytes)
+    copy_out(to + unary_bytes, packed, 0, plan[rm.ESCAPE_BYTES])
 
 
 # What all of them need
@@ -392,16 +439,18 @@ def _first_word(size, element, mode):
 
 @kernel
 def _put_short_header(s, to, size, element, mode, state):
+    table = view8(s + AT.table, 256)
     word = _first_word(size, element, mode)
     crc = crc_header(state, word, U64(0), False)
-    _put_word(to, s.table, word | (crc << U64(f.CRC_LSB)))
+    _put_word(to, table, word | (crc << U64(f.CRC_LSB)))
 
 
 @kernel
 def _put_long_header(s, to, first, second, state):
+    table = view8(s + AT.table, 256)
     crc = crc_header(state, first, second, True)
-    _put_word(to, s.table, first | (crc << U64(f.CRC_LSB)))
-    _put_word(to + 8, s.table, second)
+    _put_word(to, table, first | (crc << U64(f.CRC_LSB)))
+    _put_word(to + 8, table, second)
 
 
 @kernel
@@ -420,10 +469,11 @@ def _put_padded(to, section, size):
 
 
 @kernel
-def _put_edges(s, size, head, tail, extra):
+def _put_edges(s, block, size, head, tail, extra):
     """Put head and tail into the extras, from place `extra`; returns the new place."""
-    copy(s.extras, extra, s.block, 0, head)
-    copy(s.extras, extra + head, s.block, size - tail, tail)
+    extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
+    copy(extras, extra, block, 0, head)
+    copy(extras, extra + head, block, size - tail, tail)
     return extra + head + tail
 
 

@@ -12,6 +12,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
+from numba.np.arrayobj import populate_array
 
 from codec.kernels.compile import EXPANDS_BYTES, NATIVE
 
@@ -61,6 +62,91 @@ def store64(typing_context, array, offset, value):
         store = builder.store(args[2], builder.bitcast(pointer, _I64.as_pointer()))
         store.align = 1
         return context.get_dummy_value()
+
+    return signature, generate
+
+
+def _make_view(context, builder, array_type, pointer, count):
+    view = context.make_array(array_type)(context, builder)
+    size = ir.Constant(_I64, array_type.dtype.bitwidth // 8)
+    data = builder.bitcast(pointer, view.data.type)
+    populate_array(view, data=data, shape=[count], strides=[size], itemsize=size, meminfo=None)
+    return view._getvalue()
+
+
+def _view_of(dtype):
+    """Makes arrays of `count` elements on memory at an address; they own nothing."""
+    array_type = types.Array(dtype, 1, "C")
+
+    @intrinsic
+    def view(typing_context, address, count):
+        signature = array_type(types.int64, types.int64)
+
+        def generate(context, builder, sig, args):
+            pointer = builder.inttoptr(args[0], _I8.as_pointer())
+            return _make_view(context, builder, array_type, pointer, args[1])
+
+        return signature, generate
+
+    return view
+
+
+def _cast_to(dtype):
+    """Reads the bytes of an array as an array of another type."""
+    array_type = types.Array(dtype, 1, "C")
+
+    @intrinsic
+    def cast(typing_context, array):
+        signature = array_type(array)
+
+        def generate(context, builder, sig, args):
+            source = cgutils.create_struct_proxy(sig.args[0])(context, builder, value=args[0])
+            shift = (dtype.bitwidth // 8).bit_length() - 1
+            count = builder.lshr(source.nitems, ir.Constant(_I64, shift))
+            return _make_view(context, builder, array_type, source.data, count)
+
+        return signature, generate
+
+    return cast
+
+
+view8, view16 = _view_of(types.uint8), _view_of(types.uint16)
+view32, view_i32, view_i64 = _view_of(types.uint32), _view_of(types.int32), _view_of(types.int64)
+cast16, cast32 = _cast_to(types.uint16), _cast_to(types.uint32)
+
+
+@intrinsic
+def count_four(typing_context, array, groups, byte):
+    """How often `byte` and the three below it occur in the first `64 * groups` bytes of `array`.
+
+    `groups` is at most 255: counts are kept in bytes, one a lane.
+    """
+    signature = types.UniTuple(types.int64, 4)(array, types.int64, types.uint8)
+
+    def generate(context, builder, sig, args):
+        zero = ir.Constant(_BYTES, [0] * 64)
+        wanted = [
+            _splat(builder, builder.sub(args[2], ir.Constant(_I8, below))) for below in range(4)
+        ]
+        lanes = [cgutils.alloca_once_value(builder, zero) for _ in range(4)]
+        with cgutils.for_range(builder, args[1]) as loop:
+            offset = builder.mul(loop.index, ir.Constant(_I64, 64))
+            vector = _load_vector(context, builder, sig.args[0], args[0], offset)
+            for lane, symbol in zip(lanes, wanted, strict=True):
+                # A comparison that holds is all ones, that is -1.
+                same = builder.sext(builder.icmp_unsigned("==", vector, symbol), _BYTES)
+                builder.store(builder.sub(builder.load(lane), same), lane)
+        wide = ir.VectorType(ir.IntType(16), 64)
+        add = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.IntType(16), [wide]),
+            "llvm.vector.reduce.add.v64i16",
+        )
+        sums = [
+            builder.zext(builder.call(add, [builder.zext(builder.load(lane), wide)]), _I64)
+            for lane in lanes
+        ]
+        return context.make_tuple(builder, sig.return_type, sums)
 
     return signature, generate
 

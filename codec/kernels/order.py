@@ -8,6 +8,7 @@ from codec.format import Coder
 from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import (
     above_mask,
+    count_four,
     equal_mask,
     load64,
     popcount,
@@ -22,8 +23,9 @@ RANKS = np.array(f.CODER_RANKS, np.int64)
 RANKS_MAX = max(f.CODER_RANKS)
 RANKS_FEW = min(f.CODER_RANKS)
 
-# How many symbols are counted by comparison.
+# How many symbols are counted by comparison, and how few values are then counted one by one.
 WINDOW = 16
+FEW = 16
 
 # Counts lie between margins that a walk over RANKS_MAX symbols cannot leave; -1 marks "no symbol".
 MARGIN = 32
@@ -32,6 +34,13 @@ COUNTS_SIZE = 256 + 2 * MARGIN
 # Places in the int64 array that `choose` fills.
 BASE, PATH, ZERO_RANK, CODER, ESCAPES, UNARY_BYTES, LOW_BYTES, CODED_BYTES = range(8)
 CHOICE_SIZE = 8
+
+
+@kernel
+def clear_counts(counts):
+    """Mark every place as no symbol; once, before the first `count_symbols`."""
+    for i in range(COUNTS_SIZE):
+        counts[i] = I32(-1)
 
 
 @kernel
@@ -52,9 +61,9 @@ def count_symbols(symbols, n, partial, counts):
     left = n - counts[MARGIN]
     symbol = I64(top)
     last = max(symbol - WINDOW, 3)
-    while left > 0 and symbol > last:
+    while left > FEW and symbol > last:
         # Four at a time share their loads.
-        a, b, c, d = _count_four(symbols, n, U8(symbol))
+        a, b, c, d = count_four(symbols, (n + 63) >> 6, U8(symbol))
         counts[MARGIN + symbol] = a
         counts[MARGIN + symbol - 1] = b
         counts[MARGIN + symbol - 2] = c
@@ -78,18 +87,6 @@ def _count(symbols, n, symbol):
     for i in range(0, n, 64):
         count += popcount(equal_mask(symbols, i, symbol))
     return count
-
-
-@kernel
-def _count_four(symbols, n, symbol):
-    """Counts of `symbol` and the three below it."""
-    a = b = c = d = 0
-    for i in range(0, n, 64):
-        a += popcount(equal_mask(symbols, i, symbol))
-        b += popcount(equal_mask(symbols, i, U8(symbol - U8(1))))
-        c += popcount(equal_mask(symbols, i, U8(symbol - U8(2))))
-        d += popcount(equal_mask(symbols, i, U8(symbol - U8(3))))
-    return a, b, c, d
 
 
 @kernel
@@ -132,9 +129,7 @@ def choose(counts, n, symbol_max, ranked, choice):
     most = I32(0)
     for s in range(1, symbol_max + 1):
         most = max(most, counts[MARGIN + s])
-    base = 1
-    while counts[MARGIN + base] != most:
-        base += 1
+    base = _first_of(counts, most)
 
     left, right = MARGIN + base - 1, MARGIN + base + 1
     ranked[0] = most
@@ -182,6 +177,21 @@ def choose(counts, n, symbol_max, ranked, choice):
         covered, cost2 = _cost_r2(counts, symbol_max, left, right, steps, length, ranked)
         _offer(choice, n, R2, n - covered, cost2 + 8 * (n - covered))
     return choice[CODED_BYTES] < 1 << 30
+
+
+@kernel
+def _first_of(counts, most):
+    """The lowest symbol from 1 on that has the count `most`."""
+    start = MARGIN + 1
+    while True:
+        largest = I32(-1)
+        for i in range(start, start + MARGIN):
+            largest = max(largest, counts[i])
+        if largest == most:
+            while counts[start] != most:
+                start += 1
+            return start - MARGIN
+        start += MARGIN
 
 
 @kernel

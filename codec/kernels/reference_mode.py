@@ -9,7 +9,7 @@ import numpy as np
 from codec import format as f
 from codec.kernels import split as sp
 from codec.kernels.compile import kernel
-from codec.kernels.intrinsics import load64, store64
+from codec.kernels.intrinsics import cast16, cast32, load64, store64
 from codec.kernels.order import align, escapes_allowed
 
 U8, U16, U32, U64, I64 = np.uint8, np.uint16, np.uint32, np.uint64, np.int64
@@ -27,9 +27,9 @@ def difference(element, values, resident, numbers, n):
     """`z` of `n` values, given as bytes, against as many resident ones."""
     width = sp.WIDTHS[element]
     if width == 4:
-        _difference32(values.view(U32), resident.view(U32), numbers, n)
+        _difference32(cast32(values), cast32(resident), numbers, n)
     elif width == 2:
-        _difference16(values.view(U16), resident.view(U16), numbers, n)
+        _difference16(cast16(values), cast16(resident), numbers, n)
     else:
         _difference8(values, resident, numbers, n, sp.SIGNED[element] == 1)
 
@@ -39,9 +39,9 @@ def restore(element, numbers, resident, values, n):
     """Undo `difference`."""
     width = sp.WIDTHS[element]
     if width == 4:
-        _restore32(numbers, resident.view(U32), values.view(U32), n)
+        _restore32(numbers, cast32(resident), cast32(values), n)
     elif width == 2:
-        _restore16(numbers, resident.view(U16), values.view(U16), n)
+        _restore16(numbers, cast16(resident), cast16(values), n)
     else:
         _restore8(numbers, resident, values, n, sp.SIGNED[element] == 1)
 

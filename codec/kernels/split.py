@@ -11,7 +11,15 @@ import numpy as np
 from codec.elements import ElementType
 from codec.format import BLOCK_BYTES_MAX
 from codec.kernels.compile import kernel
-from codec.kernels.intrinsics import copy, gather_bits, load64, scatter_bits, store64
+from codec.kernels.intrinsics import (
+    cast16,
+    cast32,
+    copy,
+    gather_bits,
+    load64,
+    scatter_bits,
+    store64,
+)
 
 U8, U16, U32, U64 = np.uint8, np.uint16, np.uint32, np.uint64
 
@@ -41,11 +49,11 @@ LAST_SLOT_BITS = _per_type(lambda layout: (layout.remainder_bits - 1) % 8 + 1)
 def split(element, values, slots, symbols, n):
     """Split `n` elements, given as the bytes of `values`, and clear what lies behind them."""
     if element == BF16:
-        _split_bf16(values.view(U16), slots, symbols, n)
+        _split_bf16(cast16(values), slots, symbols, n)
     elif element == FP32:
-        _split_fp32(values.view(U32), slots, symbols, n)
+        _split_fp32(cast32(values), slots, symbols, n)
     elif element == FP16:
-        _split_fp16(values.view(U16), slots, symbols, n)
+        _split_fp16(cast16(values), slots, symbols, n)
     elif element == RAW:
         copy(slots, 0, values, 0, n)
         for i in range(n):
@@ -68,11 +76,11 @@ def clear_group(data, n):
 def merge(element, slots, symbols, values, n):
     """Undo `split`."""
     if element == BF16:
-        _merge_bf16(slots, symbols, values.view(U16), n)
+        _merge_bf16(slots, symbols, cast16(values), n)
     elif element == FP32:
-        _merge_fp32(slots, symbols, values.view(U32), n)
+        _merge_fp32(slots, symbols, cast32(values), n)
     elif element == FP16:
-        _merge_fp16(slots, symbols, values.view(U16), n)
+        _merge_fp16(slots, symbols, cast16(values), n)
     elif element == RAW:
         copy(values, 0, slots, 0, n)
     else:

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks to low bits and unary codes and back (`docs/format.md`, section 8).
 
-Codes are packed from tables that hold four small quotients (or two large ones) at once, and read
-a byte at a time: a table gives the up to eight quotients that end in a byte, and the zeros left at
-its end are carried into the next byte's first quotient.
+Codes are packed from a table that holds four short ones at once. They are read by finding where the
+ones are: a code is as long as its 1 is away from the 1 before.
 """
 
 import numpy as np
 
-from codec.format import ZERO_RANK_NONE
+from codec.format import CODE_BITS_MAX, ZERO_RANK_NONE
 from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import (
     above_mask,
+    cast32,
     compress_64,
     equal_mask,
     expand_64,
@@ -49,25 +49,7 @@ QUADS = _quad_table()
 LENGTH_MAX = U8(7)
 
 
-def _byte_table():
-    """For each byte of a unary section: quotients that end in it, their number, zeros left."""
-    quotients = np.zeros(256, np.uint64)
-    counts = np.zeros(256, np.uint8)
-    left = np.zeros(256, np.uint8)
-    for byte in range(256):
-        zeros = 0
-        for i in range(8):
-            if byte >> i & 1:
-                quotients[byte] |= U64(zeros) << U64(8 * counts[byte])
-                counts[byte] += 1
-                zeros = 0
-            else:
-                zeros += 1
-        left[byte] = zeros
-    return quotients, counts, left
-
-
-BYTE_QUOTIENTS, BYTE_COUNTS, BYTE_ZEROS = _byte_table()
+PLACES = np.arange(256, dtype=np.uint8)
 
 
 @kernel
@@ -135,7 +117,7 @@ def pack_low(coder, ranks, n, scratch, low):
         else:
             for i in range(groups):
                 scratch[i] = ranks[i] & U8(3)
-        words = scratch.view(U32)
+        words = cast32(scratch)
         for i in range(groups >> 2):
             w = words[i]
             low[i] = U8(w | U32(w >> U32(6)) | U32(w >> U32(12)) | U32(w >> U32(18)))
@@ -211,7 +193,7 @@ def _keep_large(ranks, n, lengths):
 @kernel
 def _index_quads(lengths, n, quads):
     """Index of each four lengths into `QUADS`; meaningless where one is above `LENGTH_MAX`."""
-    words = lengths.view(U32)
+    words = cast32(lengths)
     for i in range(((n + 63) & ~63) >> 2):
         w = words[i]
         w = U32(w | U32(w >> U32(5))) & U32(0x003F003F)
@@ -219,34 +201,26 @@ def _index_quads(lengths, n, quads):
 
 
 @kernel
-def read_unary(data, at, size, quotients):
+def read_unary(data, at, size, places, quotients):
     """Quotients of the unary section at `at`, one byte each; returns how many, or -1.
 
-    -1 says that a run of zeros is longer than any code. `quotients` needs 16 spare bytes.
+    -1 says that a code is longer than any valid one. `places` is scratch; it and `quotients` need
+    64 spare bytes.
     """
+    # First the places of all ones, modulo 256; then the zeros between each and the one before.
     count = 0
-    carry = U64(0)
-    seen = U64(0)
-    end = at + size
-    while at + 8 <= end:
-        w = load64(data, at)
-        at += 8
-        for _ in range(8):
-            byte = w & U64(255)
-            w >>= U64(8)
-            store64(quotients, count, BYTE_QUOTIENTS[byte] + carry)
-            count += I64(BYTE_COUNTS[byte])
-            carry = U64(BYTE_ZEROS[byte]) + (carry if byte == U64(0) else U64(0))
-            seen |= carry
-    while at < end:
-        byte = U64(data[at])
-        at += 1
-        store64(quotients, count, BYTE_QUOTIENTS[byte] + carry)
-        count += I64(BYTE_COUNTS[byte])
-        carry = U64(BYTE_ZEROS[byte]) + (carry if byte == U64(0) else U64(0))
-        seen |= carry
-    # Carried zeros of valid codes are at most 15, so no sum of them sets a higher bit.
-    return -1 if seen > U64(15) else count
+    for i in range(0, size, 8):
+        w = load64(data, at + i)
+        if size - i < 8:
+            w &= (U64(1) << U64(8 * (size - i))) - U64(1)
+        if w == U64(0):
+            return -1
+        compress_64(places, count, PLACES, (i & 24) << 3, w)
+        count += popcount(w)
+    quotients[0] = places[0]
+    for i in range(1, count):
+        quotients[i] = U8(places[i] - places[i - 1]) - U8(1)
+    return -1 if largest(quotients, count) >= CODE_BITS_MAX else count
 
 
 @kernel
@@ -262,7 +236,7 @@ def unpack_low(coder, data, at, low, n):
         for i in range(0, n, 64):
             store_bits(low, i, load64(data, at + (i >> 3)))
     elif LOW_BITS[coder] == 2:
-        words = low.view(U32)
+        words = cast32(low)
         packed = data[at : at + ((n + 63) >> 6 << 4)]
         for i in range(packed.size):
             w = U32(packed[i])
