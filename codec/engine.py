@@ -62,7 +62,6 @@ class Engine(Protocol):
             bare: a block whose frame would not be shorter than itself travels without a frame
                 (packets); otherwise every block gets a frame (streams).
             resident: a copy that the receiver holds, as long as `data`: allows reference mode.
-            resident: a copy that the receiver holds, as long as `data`: allows reference mode.
 
         Raises:
             InvalidInput: a wrong type, size or phase.
@@ -81,6 +80,8 @@ class Engine(Protocol):
         resident: U8 | None = None,
     ) -> None:
         """Undo `encode` into `out`, uint8 `(n,)`, whose size says how many bytes are expected.
+
+        `resident` is the copy that frames in reference mode were coded against, uint8 `(n,)`.
 
         Raises:
             FrameError: any payload is not what `encode` made; the message names the block. What
@@ -135,6 +136,15 @@ def check_request(
         )
 
 
+def check_output(
+    out: U8, element: ElementType, block_bytes: int, phase: int, resident: U8 | None = None
+) -> None:
+    """`check_request` for an array that will be written to."""
+    check_request(out, element, block_bytes, phase, resident)
+    if not out.flags.writeable:
+        raise InvalidInput("out: expected a writable array; found a read-only one")
+
+
 def _check_bytes(name: str, array: U8) -> None:
     if array.dtype != np.uint8 or array.ndim != 1 or not array.flags.c_contiguous:
         raise InvalidInput(
@@ -184,7 +194,7 @@ class NullEngine:
         bare: bool = False,
         resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase, resident)
+        check_output(out, element, block_bytes, phase, resident)
         if not bare:
             raise InvalidInput("engine null makes no frames: it only serves bare packets")
         if np.any(packets.modes != Mode.RAW):

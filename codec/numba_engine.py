@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from codec import reference
 from codec.elements import ElementType
-from codec.engine import U8, Packets, block_lengths, check_packets, check_request
+from codec.engine import U8, Packets, block_lengths, check_output, check_packets, check_request
 from codec.errors import (
     CorruptFrame,
     FrameError,
@@ -154,7 +154,7 @@ class NumbaEngine:
         bare: bool = False,
         resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase, resident)
+        check_output(out, element, block_bytes, phase, resident)
         check_packets(packets, block_lengths(out.size, block_bytes).size)
         compile_kernels()
         payload = np.ascontiguousarray(packets.payload)

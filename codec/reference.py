@@ -12,7 +12,7 @@ import numpy as np
 
 from codec import format as f
 from codec.elements import ElementType
-from codec.engine import U8, Packets, block_lengths, check_packets, check_request
+from codec.engine import U8, Packets, block_lengths, check_output, check_packets, check_request
 from codec.errors import CorruptFrame, FrameError, InvalidInput, ReferenceMismatch, TruncatedFrame
 from codec.format import Coder, Mode
 from codec.header import Header, parse_header
@@ -818,7 +818,7 @@ class ReferenceEngine:
         bare: bool = False,
         resident: U8 | None = None,
     ) -> None:
-        check_request(out, element, block_bytes, phase, resident)
+        check_output(out, element, block_bytes, phase, resident)
         check_packets(packets, block_lengths(out.size, block_bytes).size)
         start = at = 0
         for i, (length, mode) in enumerate(zip(packets.lengths, packets.modes, strict=True)):

@@ -226,6 +226,15 @@ def test_wrong_arrays(engine: Engine, data: np.ndarray) -> None:
         engine.decode(as_packets([]), BF16, 64, data)
 
 
+def test_read_only_output(engine: Engine) -> None:
+    packets = engine.encode(as_array(mixed(BF16, 200)), BF16, 128)
+    out = np.zeros(200, np.uint8)
+    out.flags.writeable = False
+    with pytest.raises(InvalidInput):
+        engine.decode(packets, BF16, 128, out)
+    assert not out.any()
+
+
 @pytest.mark.parametrize("block_bytes", [0, -1, 4097])
 def test_wrong_block_size(engine: Engine, block_bytes: int) -> None:
     data = np.zeros(64, np.uint8)
