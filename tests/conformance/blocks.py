@@ -86,7 +86,7 @@ def sprinkled(
     sign: int | None = 0,
     clear: int = 0,
 ) -> bytes:
-    """Values of these symbols as in `with_symbols`, a share of them then set to zero, as by ReLU."""
+    """Values as in `with_symbols`, a share of which is then set to zero, as by a ReLU."""
     width = element.width_bytes
     data = with_symbols(rng, element, symbols, sign=sign, clear=clear)
     return b"".join(

@@ -30,8 +30,7 @@ def study() -> ModuleType:
 
 
 def tensor(element: ElementType) -> bytes:
-    """Weights, many zero beats, a constant sign, a constant plane, escapes, bare zeros, zeros beside
-    a subnormal, noise, a constant."""
+    """A block of each kind: weights, zero beats, a constant sign, and so on."""
     rng = Random(f"study {element.name}")
     count = BLOCK // element.width_bytes
     plain = blocks.weights(rng, element, BLOCK)
