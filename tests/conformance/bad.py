@@ -300,7 +300,8 @@ def _bad_bare_zeros() -> Iterator[Bad]:
             powers, element, base=127, path=1, zero_rank=0, planes=planes, bare=True
         )
         assert not draft.sections["remainders"]
-        for count in (1, draft.fields["bare_zeros"] - 1, draft.fields["bare_zeros"] + 1, 128):
+        zeros = draft.fields["bare_zeros"]
+        for count in (1, zeros - 1, zeros + 1, 128, 129, 8191):
             yield _bad(
                 f"bare-zeros-{element.name}-no-remainders-{count}",
                 counted,

@@ -81,13 +81,13 @@ def _values(draw: Callable, element: ElementType, count: int, rng: Random) -> by
     spread = draw(st.sampled_from([-1, -1, 1, 2]))
     symbols = [min(last, max(0, base + spread * i)) for i in blocks.draw(rng, weights, count)]
     outliers = draw(st.sampled_from([0, 0, 0, 0.01, 0.03]))
-    zeros = draw(st.sampled_from([0, 0, 0.02, 0.3]))
+    zeros = draw(st.sampled_from([0, 0, 0.02, 0.3, 0.3, 0.6]))
     symbols = [int(rng.random() * (last + 1)) if rng.random() < outliers else s for s in symbols]
     symbols = [0 if rng.random() < zeros else s for s in symbols]
     mantissa = (1 << layout.mantissa_bits) - 1
     clear = draw(st.sampled_from([0, 0, 0xFF, 0xFFFF, 0xFF00, mantissa])) & mantissa
     sign = draw(st.sampled_from([None, None, 0, 1]))
-    bare = draw(st.sampled_from([0, 0.99, 1, 1]))
+    bare = draw(st.sampled_from([0, 0.99, 1, 1, 1]))
     return b"".join(
         bytes(element.width_bytes)
         if s == 0 and rng.random() < bare
@@ -116,7 +116,8 @@ def drafts(draw: Callable) -> tuple[Draft, ElementType, int]:
     symbols = [int.from_bytes(v, "little") >> layout.mantissa_bits & last for v in stored]
     carriers = stored
     if element != ElementType.RAW and symbols.count(0) == sum(not any(v) for v in stored):
-        carriers = draw(st.sampled_from([stored, [v for v in stored if any(v)]]))
+        bare = draw(st.sampled_from([True, True, False]))
+        carriers = [v for v in stored if any(v) or not bare]
     # Planes that are whole bytes of the element are enough here.
     planes = sum(
         draw(st.integers(0, 1)) << p
@@ -136,7 +137,7 @@ def drafts(draw: Callable) -> tuple[Draft, ElementType, int]:
         element,
         base=base,
         path=path,
-        zero_rank=draw(st.integers(0, 15)),
+        zero_rank=draw(st.one_of(st.integers(0, 2), st.integers(0, 15))),
         coder=draw(st.sampled_from(Coder)),
         sign=len({v[-1] >> 7 for v in carriers}) == 1 and draw(st.booleans()),
         escape_at=draw(st.sets(st.integers(0, len(stored) - 1), max_size=3)),
