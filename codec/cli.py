@@ -8,14 +8,10 @@ NumPy it loads in `run`.
 
 import csv
 import io
-import json
-import os
-import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 import numpy as np
 import tyro
@@ -25,17 +21,16 @@ import codec
 from codec.engine import U8
 from codec.errors import InvalidInput
 from codec.format import BLOCK_BYTES_MAX
+from codec.output import JsonPath, console_beside, write_json, writing
 from codec.stream import Inspection
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
 
     from codec.bench import Report, Row
 
 SUFFIX = ".wz"
 
-JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
 CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
 OutPath = Annotated[Path | None, tyro.conf.arg(name="out", aliases=("-o",), metavar="PATH")]
 # `codec.baselines.CODECS`, which the parser has to know before anything is loaded.
@@ -65,7 +60,7 @@ class Compress:
         _check_output(out, self.file, force=self.force)
         data = _read(self.file)
         stream = codec.compress(data, self.dtype, block_bytes=self.block_bytes)
-        with _writing(out) as target:
+        with writing(out) as target:
             target.write(stream)
         result = {
             "input": str(self.file),
@@ -76,12 +71,12 @@ class Compress:
             "compressed_bytes": len(stream),
             "ratio": data.size / len(stream),
         }
-        _console(self.json).print(
+        console_beside(self.json).print(
             f"{out}: {data.size:,} -> {len(stream):,} bytes, ratio {result['ratio']:.3f}",
             soft_wrap=True,
             highlight=False,
         )
-        _write_json(self.json, result)
+        write_json(self.json, result)
         return 0
 
 
@@ -105,9 +100,9 @@ class Decompress:
         _check_output(out, self.file, force=self.force)
         stream = _read(self.file)
         data = codec.decompress(stream)
-        with _writing(out) as target:
+        with writing(out) as target:
             target.write(data.data)
-        _console(self.json).print(
+        console_beside(self.json).print(
             f"{out}: {stream.size:,} -> {data.size:,} bytes", soft_wrap=True, highlight=False
         )
         result = {
@@ -116,7 +111,7 @@ class Decompress:
             "original_bytes": data.size,
             "compressed_bytes": stream.size,
         }
-        _write_json(self.json, result)
+        write_json(self.json, result)
         return 0
 
 
@@ -131,9 +126,9 @@ class Inspect:
 
     def run(self) -> int:
         found = codec.inspect(_read(self.file))
-        console = _console(self.json)
+        console = console_beside(self.json)
         console.print(_inspection_table(self.file, found))
-        _write_json(self.json, {"file": str(self.file), "ratio": found.ratio} | found.as_dict())
+        write_json(self.json, {"file": str(self.file), "ratio": found.ratio} | found.as_dict())
         return 0
 
 
@@ -161,7 +156,7 @@ class Bench:
 
         if not self.paths:
             raise InvalidInput("paths: expected at least one checkpoint; found none")
-        console = _console(self.json)
+        console = console_beside(self.json)
         options = Options(self.codecs, self.cast, self.per_tensor, self.repeats)
         with console.status("starting") as status:
             report = measure(self.paths, options, lambda what: status.update(f"measuring {what}"))
@@ -173,7 +168,7 @@ class Bench:
                 soft_wrap=True,
                 highlight=False,
             )
-        _write_json(
+        write_json(
             self.json,
             {
                 "environment": report.environment
@@ -182,7 +177,7 @@ class Bench:
             },
         )
         if self.csv:
-            with _writing(self.csv) as target:
+            with writing(self.csv) as target:
                 target.write(_csv(report.rows).encode())
         return 0 if all(row.lossless for row in report.rows if row.codec == "wirezip") else 1
 
@@ -287,39 +282,3 @@ def _check_output(out: Path, source: Path, *, force: bool) -> None:
         raise InvalidInput(f"{out}: expected an output other than the input")
     if out.is_file() and not force:
         raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name `path` once it is complete; on an error nothing remains."""
-    if path.exists() and not path.is_file():
-        # A device or pipe, which a new file must not take the place of.
-        with path.open("wb") as target:
-            yield target
-        return
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("xb") as target:
-            yield target
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _console(json_path: Path | None) -> "Console":
-    """Where people read: standard output, unless that is to hold JSON alone."""
-    from rich.console import Console
-
-    return Console(stderr=json_path == Path("-"))
-
-
-def _write_json(path: Path | None, value: object) -> None:
-    if path is None:
-        return
-    text = json.dumps(value, indent=2, allow_nan=False) + "\n"
-    if path == Path("-"):
-        sys.stdout.write(text)
-        return
-    with _writing(path) as target:
-        target.write(text.encode())

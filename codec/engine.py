@@ -8,7 +8,7 @@ baseline that savings are measured against.
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,8 @@ class Engine(Protocol):
         ...
 
 
-ENGINE_NAMES = ("null", "reference", "numba", "rtl", "hls")
+EngineName = Literal["null", "reference", "numba", "rtl", "hls"]
+ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 _MODULES = {"reference": "codec.reference", "numba": "codec.numba_engine"}
 
 
