@@ -7,7 +7,8 @@ a few chunks are in memory at a time.
 
 import bisect
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codec import table as t
+from codec.elements import ElementType
 from codec.engine import U8, Packets, get_engine
 from codec.errors import CorruptFrame, FrameError, InvalidInput, ReferenceMismatch, TruncatedFrame
 from codec.files import SourceFile
@@ -208,10 +210,11 @@ class Container:
             FrameError: as `read`. Of a missing or wrong reference before anything is written.
         """
         self._check_copies(self._all())
-        for chunk, data in self._decoded(self._all()):
-            target.write(data.data)
-            if progress:
-                progress(chunk.original_bytes)
+        with closing(self._decoded(self._all())) as decoded:
+            for chunk, data in decoded:
+                target.write(data.data)
+                if progress:
+                    progress(chunk.original_bytes)
         return self.table.original_bytes
 
     def inspect(self) -> ContainerInspection:
@@ -275,12 +278,12 @@ class Container:
         places = self._places(entry.begin, entry.original_bytes)
         return any(self._segments[place].tensor is not None for place in places)
 
-    def _decoded(self, places: range) -> Iterator[tuple[Chunk, U8]]:
-        if self._threads > 1 and len(places) > 1:
-            # What has to be compiled is so here, once.
-            self._decode(places[0])
-        chunks = (self._chunks[place] for place in places)
-        return zip(chunks, in_order(self._decode, places, self._threads), strict=True)
+    def _decoded(self, places: range) -> Generator[tuple[Chunk, U8], None, None]:
+        # What has to be compiled is so here, once.
+        self._engine.encode(np.empty(0, np.uint8), ElementType.RAW, self.table.block_bytes)
+        with closing(in_order(self._decode, places, self._threads)) as results:
+            for place, data in zip(places, results, strict=True):
+                yield self._chunks[place], data
 
     def _decode(self, place: int) -> U8:
         """The original bytes of a chunk."""

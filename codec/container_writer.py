@@ -8,6 +8,7 @@ The file is read once, in order, a few chunks at a time.
 
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, NamedTuple
@@ -149,18 +150,19 @@ class _Coder:
         offset = t.HEADER_BYTES
         chunks: dict[_Part, list[Chunk]] = {part: [] for part in parts}
         in_need: set[_Part] = set()
-        for coded in in_order(self._code, self._tasks(parts), threads):
-            begin, size = coded.task.begin, coded.task.size
-            chunk = Chunk(
-                begin, size, offset, len(coded.payload), coded.check, coded.resident_check
-            )
-            chunks[coded.task.part].append(chunk)
-            if coded.has_reference_frames:
-                in_need.add(coded.task.part)
-            target.write(coded.payload)
-            offset += len(coded.payload)
-            if progress:
-                progress(size)
+        with closing(in_order(self._code, self._tasks(parts), threads)) as results:
+            for coded in results:
+                begin, size = coded.task.begin, coded.task.size
+                chunk = Chunk(
+                    begin, size, offset, len(coded.payload), coded.check, coded.resident_check
+                )
+                chunks[coded.task.part].append(chunk)
+                if coded.has_reference_frames:
+                    in_need.add(coded.task.part)
+                target.write(coded.payload)
+                offset += len(coded.payload)
+                if progress:
+                    progress(size)
         segments = tuple(_segment(part, chunks[part], part in in_need) for part in parts)
         table = Table(
             self._file.size,

@@ -8,7 +8,7 @@ the buffer.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
@@ -39,14 +39,16 @@ def check_threads(threads: int) -> int:
 
 def in_order(
     function: Callable[[_Item], _Result], items: Iterable[_Item], threads: int
-) -> Iterator[_Result]:
+) -> Generator[_Result, None, None]:
     """`map` on `threads` threads, with at most a few results waiting to be taken.
 
-    What `function` raises is raised here, in the place of its result. Without further ado when one
-    thread is asked for.
+    What `function` raises is raised here, in the place of its result. Close it (as
+    `contextlib.closing` does) if what `function` uses may go away before it is exhausted. With one
+    thread, no other is started.
     """
     if threads == 1:
-        yield from map(function, items)
+        for item in items:
+            yield function(item)
         return
     pending: deque[Future[_Result]] = deque()
     with ThreadPoolExecutor(threads, "wirezip") as pool:
