@@ -124,21 +124,22 @@ def frame_sections(buffer, offset):
         if left < f.LONG_HEADER_BYTES + f.BITMAP_BYTES:
             return _NO_FRAME
         stored = load64(buffer, offset + f.LONG_HEADER_BYTES)
-    full, partial = _stored_values(stored, values, per_beat)
+    values = _stored_values(stored, values, per_beat)
 
     unary = _field(high, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
     escapes = _field(high, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
     if mode == _REFERENCE:
-        return _reference_sections(buffer, offset, _pad16(extras), unary, escapes, full + partial)
+        return _reference_sections(buffer, offset, _pad16(extras), unary, escapes, values)
 
     flags = _field(low, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
     remainder_bits = _REMAINDER_BITS[element] - _field(low, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
     planes, top_bits = remainder_bits // 8, remainder_bits % 8
-    if flags >> planes:
+    carriers = values - _field(high, f.BARE_ZEROS_LSB - 64, f.BARE_ZEROS_BITS)
+    if flags >> planes or carriers < 0:
         return _NO_FRAME
     constant = (flags & 1) + (flags >> 1 & 1) + (flags >> 2)
-    # Every record but that of a partial beat ends on a byte.
-    top_bytes = full * top_bits // 8 + (partial * top_bits + 7) // 8
+    # Every record but a partial last one ends on a byte.
+    top_bytes = (carriers * top_bits + 7) // 8
     low_bits = 0
     if _SYMBOL_BITS[element]:
         low_bits = _CODER_LOW_BITS[_field(high, f.CODER_LSB - 64, f.CODER_BITS)]
@@ -146,8 +147,8 @@ def frame_sections(buffer, offset):
         f.LONG_HEADER_BYTES,
         0,
         _pad16(extras + constant),
-        _pad16((full + partial) * (planes - constant) + top_bytes),
-        _pad16(((full + partial) * low_bits + 7) // 8),
+        _pad16(carriers * (planes - constant) + top_bytes),
+        _pad16((values * low_bits + 7) // 8),
         unary,
         escapes,
     )
@@ -193,14 +194,14 @@ def _count_escapes(buffer, begin, size, codes):
 
 @njit(cache=True, nogil=True)
 def _stored_values(stored, values, per_beat):
-    """Values of the complete beats that the bitmap `stored` names, and of the partial one."""
+    """How many of `values` the bitmap `stored` names."""
     beats = values // per_beat
     partial = values % per_beat
     if partial and not stored >> np.uint64(beats) & np.uint64(1):
         partial = 0
     if beats < 64:
         stored &= (np.uint64(1) << np.uint64(beats)) - np.uint64(1)
-    return per_beat * popcount(stored), partial
+    return per_beat * popcount(stored) + partial
 
 
 @njit(cache=True, nogil=True)

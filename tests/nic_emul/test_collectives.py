@@ -96,7 +96,7 @@ def test_engines_change_no_bit(engine: str) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize("engine", [name for name in ENGINES if name != "reference"])
 @pytest.mark.parametrize("mtu", [1024, 4096])
-@pytest.mark.parametrize("size", [2, 4, 5])
+@pytest.mark.parametrize("size", [2, 4])
 def test_large_tensors(engine: str, mtu: int, size: int) -> None:
     environment = {"WIREZIP_ENGINE": engine, "WIREZIP_MTU": str(mtu)}
     raw = engine == "null"
