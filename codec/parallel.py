@@ -20,7 +20,7 @@ from codec.engine import U8, Engine, Packets, block_lengths, check_output, check
 from codec.errors import FrameError, InvalidInput
 
 RANGE_BYTES_MIN, RANGE_BYTES_MAX = 1 << 20, 1 << 24
-_RANGES_PER_THREAD = 8
+_RANGES_PER_THREAD = 16
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -95,8 +95,7 @@ def encode_ranges(
     if data.size <= step or (resident is not None and resident.size != data.size):
         yield engine.encode(data, element, block_bytes, phase=phase, bare=bare, resident=resident)
         return
-    # What has to be compiled or loaded is so here, once.
-    engine.encode(data[:0], element, block_bytes, bare=bare)
+    _prepare(engine)
     yield from in_order(encode, range(0, data.size, step), threads)
 
 
@@ -194,10 +193,9 @@ def decode_ranges(
     check_output(out, element, block_bytes, phase, resident)
     check_packets(packets, block_lengths(out.size, block_bytes).size)
     starts = _starts(packets)
+    _prepare(engine)
     try:
-        # The first range by itself: what has to be compiled or loaded is so once.
-        decode(0)
-        for _ in in_order(decode, range(step, out.size, step), threads):
+        for _ in in_order(decode, range(0, out.size, step), threads):
             pass
     except FrameError:
         # A range does not know the number of its first block; the whole says which one it is.
@@ -243,11 +241,15 @@ def decode_pieces(
 
     step = range_bytes(total_bytes, block_bytes, threads)
     starts = _starts(packets)
-    begins = range(0, total_bytes, step)
-    # The first range by itself: what has to be compiled or loaded is so once.
-    for begin in begins[:1]:
-        yield decode(begin)
-    yield from in_order(decode, begins[1:], threads)
+    _prepare(engine)
+    yield from in_order(decode, range(0, total_bytes, step), threads)
+
+
+def _prepare(engine: Engine) -> None:
+    """Have what must be compiled or loaded be so once, rather than on all threads."""
+    nothing = np.empty(0, np.uint8)
+    packets = engine.encode(nothing, ElementType.RAW, 1, bare=True)
+    engine.decode(packets, ElementType.RAW, 1, nothing, bare=True)
 
 
 def _starts(packets: Packets) -> NDArray[np.int64]:
