@@ -10,6 +10,7 @@
 #   PRESET=...        what `make train` trains (default: tiny)
 #   RUNS=...          the run folders that `make report` reads (default: runs)
 #   BENCH_ARGS=...    options of `wirezip bench` (default: --cast bf16, FP32 weights as BF16)
+#   MINUTES=...       how long `make fuzz` searches (default: 10)
 #   CACHE=...         where `make bench` keeps the checkpoints it fetches (default: .cache)
 
 SHELL := bash
@@ -27,6 +28,7 @@ PRESET ?= tiny
 RUNS ?= runs
 BENCH_ARGS ?= --cast bf16
 CACHE ?= .cache
+MINUTES ?= 10
 
 Q := $(if $(filter 1,$(V)),,@)
 BIN := $(VENV)/bin
@@ -106,6 +108,11 @@ test: lint ## Run the quick tier of every check
 .PHONY: all
 all: lint ## Run every check in full, which takes much longer
 	$(Q)$(PYTEST) -m "" --hypothesis-profile=full
+
+.PHONY: fuzz
+fuzz: $(STAMPS)/test ## Offer mutated frames to the decoders for MINUTES (default: 10)
+	$(Q)$(INSTALL) -e .[fuzz]
+	$(Q)$(BIN)/python -m tests.fuzz.decode $(CACHE)/fuzz -max_total_time=$$(( $(MINUTES) * 60 ))
 
 .PHONY: lint
 lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources

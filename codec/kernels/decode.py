@@ -402,7 +402,7 @@ def _decode_reference(s, frame, block, first, second, length, size, element, pha
         low_at, escapes_at = rm.read(
             frame, low_at, quotients, 0, body.m, shift, width, escapes_at, stored
         )
-        if escapes_at < 0:
+        if escapes_at < 0 or not rm.fit(stored, body.m, width):
             return BAD_CODES
         if has_bitmap:
             _spread_beats(s, body, f.BEAT_BYTES // width)

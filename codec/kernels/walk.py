@@ -7,10 +7,10 @@ is read; a header that makes no sense stops the walk, and the caller says what i
 """
 
 import numpy as np
-from numba import njit
 
 from codec import format as f
 from codec.elements import LAYOUTS
+from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import load64, popcount
 
 # Places in the bytes of one frame by section.
@@ -26,7 +26,7 @@ _RAW = int(f.Mode.RAW)
 _CODED, _REFERENCE = int(f.Mode.CODED), int(f.Mode.REFERENCE)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, sections, coders):
     """Walk the frames of `total_bytes` bytes of one element type from `start` on.
 
@@ -71,7 +71,7 @@ def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, secti
     return lengths.size, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def frame_bytes(buffer, offset):
     """Length of the frame at `offset`, which may reach past the buffer; -1 if it has none.
 
@@ -84,13 +84,13 @@ def frame_bytes(buffer, offset):
     return _total(frame_sections(buffer, offset))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _total(sizes):
     header, block, extras, remainders, low_bits, unary, escapes = sizes
     return header + block + extras + remainders + low_bits + unary + escapes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def frame_sections(buffer, offset):
     """`frame_bytes` by section; the first is -1 if there is no frame."""
     left = buffer.size - offset
@@ -154,7 +154,7 @@ def frame_sections(buffer, offset):
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reference_sections(buffer, offset, extras, unary, escapes, values):
     """`frame_sections` of a frame in reference mode that stores `values` values."""
     low, high = load64(buffer, offset), load64(buffer, offset + 8)
@@ -176,7 +176,7 @@ def _reference_sections(buffer, offset, extras, unary, escapes, values):
     return f.LONG_HEADER_BYTES, 0, extras, 0, low_bits, unary, escape_bytes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_escapes(buffer, begin, size, codes):
     """How many of the first `codes` unary codes stand for an escape."""
     escapes = zeros = 0
@@ -192,7 +192,7 @@ def _count_escapes(buffer, begin, size, codes):
     return escapes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stored_values(stored, values, per_beat):
     """How many of `values` the bitmap `stored` names."""
     beats = values // per_beat
@@ -204,11 +204,11 @@ def _stored_values(stored, values, per_beat):
     return per_beat * popcount(stored) + partial
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pad16(size):
     return (size + f.ALIGN_BYTES - 1) // f.ALIGN_BYTES * f.ALIGN_BYTES
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _field(word, lsb, bits):
     return np.int64(word >> np.uint64(lsb) & np.uint64((1 << bits) - 1))

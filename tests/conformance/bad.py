@@ -633,8 +633,13 @@ def _bad_numbers() -> Iterator[Bad]:
     copy = bytes(range(128, 256))
     byte = builder.reference(copy, copy, RAW, shift=5)
     rule = "section 9: z must be below 2^(8W)"
-    wrapped = replace(byte, block=bytes([copy[0] ^ 0x80]) + copy[1:])
-    yield _bad("reference-z", rule, _with_unary(wrapped, [8] + [0] * 127), RAW, resident=copy)
+    # 256 in the first place: to a decoder that takes z modulo 2^(8W) this is the copy itself.
+    yield _bad("reference-z", rule, _with_unary(byte, [8] + [0] * 127), RAW, resident=copy)
+    half = builder.reference(copy, copy, BF16, shift=13)
+    yield _bad("reference-z-bf16", rule, _with_unary(half, [8] + [0] * 63), BF16, resident=copy)
+    beats = builder.reference(copy, copy, BF16, shift=13, bitmap=0b01)
+    over = _with_unary(beats, [8] + [0] * 31)
+    yield _bad("reference-z-bitmap", rule, over, BF16, resident=copy)
     one = bytes([copy[0] ^ 1]) + copy[1:]
     gaps = builder.reference(one, copy, RAW, shift=0, gap_shift=0, escape_at={1})
     yield _bad(
