@@ -2,14 +2,13 @@
 """Where commands write: people read a console, programs a file or standard output."""
 
 import json
-import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
+
+from codec.files import writing
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,21 +42,3 @@ def write_text(path: Path | None, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as target:
         target.write(text.encode())
-
-
-@contextmanager
-def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name `path` once it is complete; on an error nothing remains."""
-    if path.exists() and not path.is_file():
-        # A device or pipe, which a new file must not take the place of.
-        with path.open("wb") as target:
-            yield target
-        return
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("xb") as target:
-            yield target
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
