@@ -25,7 +25,7 @@ from nic_emul.config import GroupOptions
 from nic_emul.errors import ConfigError, UnsupportedOperation
 from nic_emul.nic import Nic, local_nic
 from nic_emul.point_to_point import PointToPoint
-from nic_emul.transport import Transport
+from nic_emul.transport import Transport, announce
 from nic_emul.work import NicWork, Result, Worker
 
 check_torch()
@@ -59,7 +59,7 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._sequence = 0
         self._batch: list[NicWork] | None = None
         self._open = True
-        timeout_s = nic.config.timeout_s or timeout.total_seconds()
+        timeout_s = min(nic.config.timeout_s, timeout.total_seconds())
         self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
         self._collectives = Collectives(self._transport, options)
         self._point_to_point = PointToPoint(self._transport, options)
@@ -288,8 +288,10 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
         group_options = GroupOptions()
     if not isinstance(group_options, GroupOptions):
         raise ConfigError(f"pg_options: expected nic_emul.GroupOptions; found {group_options!r}")
-    nic = local_nic()
     rank = backend_options.group_rank
+    # Before the NIC: its engine may compile itself first, and the others should know who is here.
+    announce(backend_options.store, rank)
+    nic = local_nic()
     # The default group leaves the list empty.
     ranks = list(backend_options.global_ranks_in_group) or range(backend_options.group_size)
     nic.set_rank(ranks[rank])

@@ -25,6 +25,14 @@ from nic_emul.nic import Nic
 from nic_emul.sockets import set_blocking
 
 _CLOSE_S = 10.0
+# What the slowest engine may take to compile itself on a loaded machine, with ranks in a queue.
+_WARM_UP_S = 600.0
+_HERE = "wirezip/here/{}"
+
+
+def announce(store: Store, rank: int) -> None:
+    """Tell the other ranks of a group that `rank` is here, though maybe not ready for long."""
+    store.set(_HERE.format(rank), "")
 
 
 class Transport:
@@ -70,10 +78,11 @@ class Transport:
         if self.size == 1:
             return
         try:
-            self._secret = _share_secret(store, self.rank, self.timeout_s)
+            _wait(store, [_HERE.format(peer) for peer in range(self.size)], self.timeout_s)
+            self._secret = _share_secret(store, self.rank, self.timeout_s + _WARM_UP_S)
             self._monitor = Monitor(self, host=self.nic.host, secret=self._secret)
             self._addresses = _share_address(
-                store, self.rank, self.size, self._monitor.address, self.timeout_s
+                store, self.rank, self.size, self._monitor.address, self.timeout_s + _WARM_UP_S
             )
             self._monitor.start()
             self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
