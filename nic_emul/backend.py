@@ -141,15 +141,9 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         data_sizes: Sequence[int],
         opts: Any = None,
     ) -> NicWork:
-        # Rows are split; a tensor that is not contiguous has no rows in memory to speak of.
-        target, source = out.detach().contiguous(), data.detach().contiguous()
-        outs = list(target.split(self._row_counts(target, out_sizes)))
-        exchange = self._collectives.all_to_all(
-            outs, list(source.split(self._row_counts(source, data_sizes)))
-        )
-        if out.is_contiguous():
-            return self._run([exchange], out)
-        return self._run([exchange, lambda: _assign(out, target)], out)
+        outs = out.detach().split(self._row_counts(out, out_sizes))
+        parts = data.detach().split(self._row_counts(data, data_sizes))
+        return self._run([self._collectives.all_to_all(outs, parts)], out)
 
     alltoall_base = all_to_all_single
 
@@ -333,7 +327,3 @@ def _single(tensors: Tensors) -> torch.Tensor:
     if len(tensors) != 1:
         raise UnsupportedOperation(f"send and recv: expected one tensor; found {len(tensors)}")
     return tensors[0]
-
-
-def _assign(target: torch.Tensor, source: torch.Tensor) -> None:
-    target.detach().copy_(source)
