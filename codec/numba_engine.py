@@ -32,7 +32,7 @@ from codec.kernels.scratch import Arena
 def compile_kernels() -> None:
     """Compile the kernels, or load them; the first use in a process calls this.
 
-    Takes some ten seconds when nothing is in the cache. Of several processes that start at once,
+    Takes about half a minute when nothing is in the cache. Of several processes that start at once,
     one compiles and the others wait for it.
     """
     data, lengths, modes = np.zeros(8, np.uint8), np.zeros(1, np.int32), np.zeros(1, np.uint8)
