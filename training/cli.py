@@ -45,6 +45,7 @@ COMMANDS = {
 }
 
 JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
+StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
 
 
 class Command(Protocol):
@@ -130,6 +131,9 @@ class Train:
     """Instead of the preset's."""
     seed: int | None = None
     """Instead of the preset's."""
+    dump_tensors: StepList | None = None
+    """Steps, from 0, whose tensors are written as safetensors, such as 5,6,500; instead of the
+    preset's. Needs a world size of 1."""
     out: Path | None = None
     """Run folder; by default runs/PRESET-ENGINE-TIME."""
     json: JsonPath = None
@@ -284,7 +288,18 @@ def _resolve(command: Train | Compare) -> RunConfig:
         world_size=command.world_size,
         steps=command.steps,
         seed=command.seed,
+        dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),
     )
+
+
+def _steps(text: str | None) -> tuple[int, ...] | None:
+    """The numbers in a list such as `5,6,500`."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(item) for item in text.split(","))
+    except ValueError:
+        raise ConfigError(f"dump-tensors: expected steps such as 5,6,500; found {text!r}") from None
 
 
 def _compare_all(

@@ -90,5 +90,5 @@ def test_no_text(tmp_path: Path, name: str) -> None:
 
 
 def test_text_shorter_than_a_sequence() -> None:
-    with pytest.raises(DataError, match="expected more than 32 bytes; found 32"):
+    with pytest.raises(DataError, match="expected more than 32 tokens; found 32"):
         Batches(Corpus(BYTES[:32], 1, ""), context=32, batch_size=1, seed=0)
