@@ -131,7 +131,9 @@ bench: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure all codecs, w
 	$(Q)$(call reference,2-middle,000501,000500)
 	$(Q)$(call reference,3-late,000999,000998)
 	$(Q)$(call reference,4-constant,001011,001010)
-	$(Q)for type in fp16 e4m3 e5m2; do \
+	$(Q)$(call size,cast-fp16,$(call STEP,000999) --cast fp16 --tensors 'master/*' --groups \
+	  --codecs wirezip $(OTHERS))
+	$(Q)for type in e4m3 e5m2; do \
 	  $(call size,cast-$$type,$(call STEP,000999) --cast $$type \
 	    --tensors 'master/*' 'gradient/*' 'activation/*' --groups --codecs wirezip $(OTHERS)); \
 	done

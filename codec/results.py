@@ -4,7 +4,7 @@
     python -m codec.results [FOLDER]
 
 reads `FOLDER/results/*.json` (by default those in `docs`), writes `FOLDER/results.md`, the plots
-in `FOLDER/figures`, and the table of `FOLDER/netzip.md`, between its two marks. `make bench`
+in `FOLDER/figures`, and what stands between the two marks in `FOLDER/netzip.md`. `make bench`
 makes the JSON files; each holds the command that it came from.
 """
 
@@ -20,11 +20,11 @@ from codec.plots import write_plots
 
 Row = Mapping[str, Any]
 
-BEGIN, END = "<!-- begin of the generated table -->", "<!-- end of the generated table -->"
+BEGIN, END = "<!-- begin of the generated part -->", "<!-- end of the generated part -->"
 _BLOCK_BYTES = 4096
 
 # A type of which a checkpoint holds less, such as indices, gets no table.
-_BYTES_MIN = 1_000_000
+_BYTES_MIN = 100_000
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,53 @@ def results_page(measurements: Sequence[Measurement]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def netzip_table(measurements: Sequence[Measurement]) -> str:
-    """The table of the NetZIP page: every measurement with its command."""
-    parts = []
-    for measurement in measurements:
-        if measurement.name.startswith("netzip"):
-            parts += [_command(measurement), netzip_tables(measurement)]
+def netzip_part(measurements: Sequence[Measurement]) -> str:
+    """The generated part of the NetZIP page: what the best arms save, and every arm."""
+    mine = [m for m in measurements if m.name.startswith("netzip")]
+    parts = ["### The best arms", netzip_summary(mine)]
+    for measurement in mine:
+        base = _base(measurement.rows)
+        title = f"### Every arm, base value: {base}"
+        parts += [title, _command(measurement), netzip_tables(measurement)]
     return "\n\n".join(parts)
+
+
+def netzip_summary(measurements: Sequence[Measurement]) -> str:
+    """Reductions in %: without an arm, with the best lossless one, with the best lossy one."""
+    lines = []
+    for measurement in measurements:
+        for role, unit in _distinct((row["role"], row["unit"]) for row in measurement.rows):
+            rows = [r for r in measurement.rows if (r["role"], r["unit"]) == (role, unit)]
+            arms = [row for row in rows if row["compressor"] != "wirezip"]
+            plain = _best(row for row in arms if row["delta"] == row["grouping"] == "none")
+            exact = _best(row for row in arms if row["lossless"])
+            lossy = _best(row for row in arms if not row["lossless"])
+            ours = _best(row for row in rows if row["compressor"] == "wirezip")
+            differ = f"{100 * lossy['mismatches'] / lossy['values']:.1f} %" if lossy else ""
+            names = [_saved(plain, plain), _saved(exact, plain), _saved(lossy, plain), differ]
+            lines.append([_base(rows), role, unit, *names, _saved(ours, plain)])
+    head = "base value | role | unit | no arm | best lossless arm | best lossy arm"
+    return _table(f"{head} | of which values differ | wirezip", lines, text_columns=3)
+
+
+def _best(rows: Iterable[Row]) -> Row | None:
+    """The row that saves most, which all have the same original."""
+    return min(rows, key=lambda row: row["compressed_bytes"], default=None)
+
+
+def _saved(row: Row | None, plain: Row | None) -> str:
+    """The reduction in %, how it was reached, and how many points more that is than `plain`."""
+    if row is None or plain is None:
+        return ""
+    percent = 100 * (1 - row["compressed_bytes"] / row["original_bytes"])
+    if row["compressor"] == "wirezip":
+        how = ""
+    elif row is plain:
+        return f"{percent:.1f} ({row['compressor']})"
+    else:
+        how = f"{row['delta']}, {row['grouping']}, {row['compressor']}: "
+    points = 100 * (plain["compressed_bytes"] - row["compressed_bytes"]) / row["original_bytes"]
+    return f"{percent:.1f} ({how}{points:+.1f})"
 
 
 def write_pages(folder: Path) -> list[Path]:
@@ -127,7 +167,7 @@ def replace_between(text: str, measurements: Sequence[Measurement]) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise InvalidInput(f"netzip.md: expected the marks {BEGIN} and {END}; found {text[:60]!r}")
-    return f"{before}{BEGIN}\n\n{netzip_table(measurements)}\n\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{netzip_part(measurements)}\n\n{END}{after}"
 
 
 # Tables
@@ -143,7 +183,7 @@ def codec_tables(measurement: Measurement) -> str:
         lines = [_codec_line(row) for row in rows if row["tensor"] == "*"]
         bound = rows[0]["bound_block_bytes"] / rows[0]["original_bytes"]
         size = rows[0]["original_bytes"] / 1e6
-        title = f"**{PurePath(file).name}**, {dtype}{_cast(measurement)}, {size:.1f} MB; "
+        title = f"`{file}`, {dtype}{_cast(measurement)}, {size:.1f} MB; "
         title += f"block bound {bound:.3f}"
         tables += [title, _table(f"{head} | lossless", lines, text_columns=1)]
     return "\n\n".join(tables)
@@ -290,15 +330,16 @@ SECTIONS = (
     Section(
         "cast",
         "FP16 and FP8",
-        "Casts of the same tensors; FP8 with one scale a tensor, from its largest magnitude.",
+        "Casts of the same tensors; FP8 with one scale a tensor, from its largest magnitude. "
+        "FP16 is of the FP32 weights alone, since BF16 values in FP16 have empty bits.",
         size_tables,
     ),
     Section(
         "netzip",
         "The NetZIP pipeline",
-        "Every arm is decoded again. What this says about the published figures is in "
-        "[netzip.md](netzip.md).",
-        netzip_tables,
+        "Every arm is decoded again. All of them, and what they say about the published figures, "
+        "are in [netzip.md](netzip.md). Reduction in %, and in points more than without an arm.",
+        lambda measurement: netzip_summary([measurement]),
     ),
 )
 

@@ -41,7 +41,7 @@ def bench_row(codec: str, size: int | None, **changed: Any) -> dict[str, Any]:
     } | changed
 
 
-def netzip_row(delta: str, mismatches: int) -> dict[str, Any]:
+def netzip_row(delta: str, mismatches: int, **changed: Any) -> dict[str, Any]:
     return {
         "file": "f",
         "role": "gradient",
@@ -55,7 +55,7 @@ def netzip_row(delta: str, mismatches: int) -> dict[str, Any]:
         "values": 500,
         "mismatches": mismatches,
         "lossless": mismatches == 0,
-    }
+    } | changed
 
 
 @pytest.fixture
@@ -72,7 +72,12 @@ def docs(tmp_path: Path) -> Path:
             bench_row("wirezip", 1_340_000, tensor="gradient/head/*", block_bytes=1024),
             bench_row("zstd-1", 1_500_000, tensor="gradient/head/*", lossless=False),
         ],
-        "netzip-1": [netzip_row("none", 0), netzip_row("base", 400)],
+        "netzip-1": [
+            netzip_row("none", 0, grouping="none", compressed_bytes=900),
+            netzip_row("none", 0),
+            netzip_row("base", 400),
+            netzip_row("none", 0, grouping="none", compressor="wirezip", compressed_bytes=620),
+        ],
     }
     (tmp_path / "results").mkdir()
     for name, rows in files.items():
@@ -99,8 +104,10 @@ def test_the_page(docs: Path) -> None:
     assert "i64" not in page
     expected = "| `model` gradient/head | bf16 | 2.00 | 0.650 | 0.6600 | 0.7500 (lossy) |"
     assert expected in page
-    assert "| base | bit | 0.6500 | **lossy**, 80.0 % |" in page
-    assert "| none | bit | 0.6500 | lossless |" in page
+    assert (
+        "| minimum | gradient | packet | 10.0 (lz4) | 35.0 (none, bit, lz4: +25.0) "
+        "| 35.0 (base, bit, lz4: +25.0) | 80.0 % | 38.0 (+28.0) |"
+    ) in page
     assert "## Reference mode" not in page
     assert {path.name for path in (docs / "figures").iterdir()} == {
         "bench-speed.png",
@@ -122,7 +129,9 @@ def test_only_what_is_between_the_marks_is_replaced(docs: Path) -> None:
     assert text.startswith(f"before\n{results.BEGIN}\n")
     assert text.endswith(f"{results.END}\nafter\n")
     assert "\nold\n" not in text
-    assert "**lossy**, 80.0 %" in text
+    assert "| base | bit | 0.6500 |  | **lossy**, 80.0 % |" in text
+    assert "| none | bit | 0.6500 |  | lossless |" in text
+    assert "35.0 (none, bit, lz4: +25.0)" in text
 
 
 def test_what_is_wrong_is_named(docs: Path, capsys: pytest.CaptureFixture[str]) -> None:
