@@ -13,7 +13,9 @@ Row = Mapping[str, Any]
 
 _STYLE = Path(__file__).with_name("plots.mplstyle")
 _OURS, _OTHERS = "#1f5fa8", "#9aa5b1"
-_COPY = "copy"
+_OUR_NAME, _COPY = "wirezip", "copy"
+_WITH_OLDER_COPY = ("wirezip-ref", "xor-zstd-1")
+_MARKERS = "sv^D<>Ph"
 
 
 def write_plots(rows: Sequence[Row], folder: Path) -> list[Path]:
@@ -50,12 +52,27 @@ def speed_rows(rows: Sequence[Row]) -> list[Row]:
 
 def draw_speed(axes: "Axes", rows: Sequence[Row], direction: str) -> None:
     """Ratio against speed, one point a codec."""
-    for row in rows:
-        x = row[f"{direction}_gb_per_s"]
-        y = row["original_bytes"] / row["compressed_bytes"]
+    points = [
+        (row[f"{direction}_gb_per_s"], row["original_bytes"] / row["compressed_bytes"])
+        for row in rows
+    ]
+    for row, (x, y) in zip(rows, points, strict=True):
         axes.scatter(x, y, color=_color(row), s=30, zorder=3)
-        axes.annotate(_label(row), (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
+        # Out of the way of a neighbour: to the left of one at the right, below one above.
+        left = any(1 < other / x < 1.3 and abs(ratio - y) < 0.02 for other, ratio in points)
+        below = any(0.6 < other / x < 1.7 and 0.01 < ratio - y < 0.06 for other, ratio in points)
+        axes.annotate(
+            _label(row),
+            (x, y),
+            textcoords="offset points",
+            xytext=(-5 if left else 5, -11 if below else 4),
+            ha="right" if left else "left",
+            fontsize=8,
+        )
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("{x:g}")
+    axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.margins(x=0.25, y=0.12)
     axes.set(title=f"{direction}, {rows[0]['dtype']}", xlabel="GB/s of one thread")
     axes.set_ylabel("original / compressed" if direction == "encode" else "")
@@ -63,22 +80,31 @@ def draw_speed(axes: "Axes", rows: Sequence[Row], direction: str) -> None:
 
 def draw_bound(axes: "Axes", rows: Sequence[Row]) -> None:
     """What each codec makes of each buffer, against the buffer's block bound: on the line is on the
-    bound, below is better."""
-    sizes = [row for row in rows if row["compressed_bytes"] and row["block_bytes"] in (None, 4096)]
-    names = [row["codec"] for row in sizes if row["codec"] not in (_COPY, "lz4")]
-    markers = "osv^D<>Ph*"
-    for index, name in enumerate(dict.fromkeys(names)):
-        mine = [row for row in sizes if row["codec"] == name]
+    bound, below is better. What codes against an older copy, or has no exponent, is left out."""
+    shown = [
+        row
+        for row in rows
+        if row["compressed_bytes"]
+        and row["block_bytes"] in (None, 4096)
+        and row["bound_block_bytes"] < row["original_bytes"]
+        and row["codec"] not in (_COPY, "lz4", *_WITH_OLDER_COPY)
+    ]
+    names = list(dict.fromkeys(row["codec"] for row in shown))
+    for index, name in enumerate(names):
+        mine = [row for row in shown if row["codec"] == name]
+        ours = name == _OUR_NAME
         axes.scatter(
             [row["bound_block_bytes"] / row["original_bytes"] for row in mine],
             [row["compressed_bytes"] / row["original_bytes"] for row in mine],
             label=name,
-            color=_color(mine[0]) if mine[0]["block_bytes"] else f"C{index}",
-            marker=markers[index % len(markers)],
-            s=14,
-            alpha=0.8,
+            color=_OURS if ours else f"C{index}",
+            marker="o" if ours else _MARKERS[index % len(_MARKERS)],
+            s=16 if ours else 12,
+            alpha=0.9 if ours else 0.5,
+            zorder=3 if ours else 2,
         )
-    axes.plot([0, 1], [0, 1], color="#333333", linewidth=0.8)
+    line = [min((row["bound_block_bytes"] / row["original_bytes"] for row in shown), default=0), 1]
+    axes.plot(line, line, color="#333333", linewidth=0.8)
     axes.set(
         title="Size against bound, a point a buffer",
         xlabel="order-0 bound of 4 KiB blocks / original",
