@@ -277,7 +277,7 @@ def _conditions(measurements: Sequence[Measurement]) -> str:
         f"{first['logical_cpus']} logical CPUs ({first['platform']}), Python {first['python']}, "
         f"{versions}. The machine was shared: its load average was {min(loads):.1f} to "
         f"{max(loads):.1f} when measurements ended. Speeds are of processor time; read the ratio "
-        "of two rows of one table. Sizes do not depend on any of this."
+        "of two rows of one table. Sizes depend on the versions alone."
     )
 
 
