@@ -37,6 +37,7 @@ COMMANDS = {
     "decompress": ("codec.cli", "Decompress", "undo compress"),
     "inspect": ("codec.cli", "Inspect", "show what a compressed file holds"),
     "bench": ("codec.cli", "Bench", "measure ratio and speed on checkpoints"),
+    "netzip": ("codec.cli", "Netzip", "measure the NetZIP pipeline on tensors of two steps"),
     "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),

@@ -39,7 +39,7 @@ class ModelConfig:
     context: int = 128
     """Tokens in a sequence."""
     vocabulary: int = BYTE_VALUES
-    """256: tokens are bytes. More: the entries of a byte-level BPE that is fitted to the text, which
+    """256: tokens are bytes. More: entries of a byte-level BPE that is fitted to the text, which
     needs the package `tokenizers` (extra `bench`)."""
     activation: Activation = "gelu"
     """Between the two layers of a feed-forward; `gelu` is its tanh approximation."""
@@ -255,7 +255,7 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
     for step in config.dump_tensors:
         expect(0 <= step < config.steps, "dump_tensors", f"steps below {config.steps}", step)
     expect(not config.dump_tensors or config.world_size == 1, "dump_tensors",
-           "a world_size of 1, where the one rank holds whole tensors", config.world_size)  # fmt: skip
+           "a world_size of 1, which holds whole tensors", config.world_size)  # fmt: skip
     expect(0 <= optimizer.tail_steps < config.steps, "optimizer.tail_steps",
            f"0 to {config.steps - 1}", optimizer.tail_steps)  # fmt: skip
     for key in ("peak_lr", "final_lr", "tail_lr", "eps", "weight_decay", "clip_norm",
