@@ -9,6 +9,7 @@
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
 #   RUNS=...          the run folders that `make report` reads (default: runs)
+#   MINUTES=...       how long `make fuzz` searches (default: 10)
 #   CACHE=...         where `make bench` keeps what it fetches and trains (default: .cache)
 
 SHELL := bash
@@ -25,6 +26,7 @@ WORKERS ?= 2
 PRESET ?= tiny
 RUNS ?= runs
 CACHE ?= .cache
+MINUTES ?= 10
 
 Q := $(if $(filter 1,$(V)),,@)
 BIN := $(VENV)/bin
@@ -151,6 +153,11 @@ test: lint ## Run the quick tier of every check
 .PHONY: all
 all: lint ## Run every check in full, which takes much longer
 	$(Q)$(PYTEST) -m "" --hypothesis-profile=full
+
+.PHONY: fuzz
+fuzz: $(STAMPS)/test ## Offer mutated frames to the decoders for MINUTES (default: 10)
+	$(Q)$(INSTALL) -e .[fuzz]
+	$(Q)$(BIN)/python -m tests.fuzz.decode $(CACHE)/fuzz -max_total_time=$$(( $(MINUTES) * 60 ))
 
 .PHONY: lint
 lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources

@@ -21,7 +21,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from codec.checkpoint import Tensor, cast_bf16, cast_fp8, cast_fp16, read_checkp
 from codec.elements import ElementType
 from codec.engine import U8
 from codec.entropy import block_bound_bytes, tensor_bound_bytes
+from codec.environment import cpu_name, package_version
 from codec.errors import InvalidInput
 from codec.format import BLOCK_BYTES_MAX
 
@@ -189,13 +189,13 @@ def environment(options: Options) -> dict[str, object]:
     """The conditions of a measurement, for the report."""
     return {
         "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "logical_cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
         "threads": 1,
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in _PACKAGES},
+        "versions": {name: package_version(name) for name in _PACKAGES},
         "process_environment": baselines.ENVIRONMENT,
         "cast": options.cast,
         "reference": str(options.reference) if options.reference else None,
@@ -443,20 +443,3 @@ def _row(path: Path, buffer: _Buffer, worker: _Worker, result: _Result) -> Row:
         decode_gb_per_s=speed(result.decode_seconds),
         lossless=result.lossless,
     )
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
-def _cpu_name() -> str:
-    """As the kernel calls it, where there is such a file."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()

@@ -39,6 +39,24 @@ def tensor_bytes(data: object, dtype: object = None) -> tuple[U8, ElementType]:
     return buffer_bytes(data, "data"), ElementType.parse(dtype)
 
 
+def resident_bytes(reference: object, data: object, element: ElementType) -> U8:
+    """The bytes of `reference`, an earlier copy of the tensor `data`, as `tensor_bytes` gives them.
+
+    Args:
+        reference: of the element type, size and, where both have one, shape of `data`.
+        data: the tensor.
+        element: what `data` is made of.
+
+    Raises:
+        InvalidInput: it is no such copy.
+    """
+    resident, _ = tensor_bytes(reference, element)
+    expected, found = (getattr(item, "shape", None) for item in (data, reference))
+    if expected is not None and found is not None and tuple(expected) != tuple(found):
+        raise InvalidInput(f"reference: expected shape {tuple(expected)}; found {tuple(found)}")
+    return resident
+
+
 def buffer_bytes(data: object, what: str) -> U8:
     """The bytes of an object with the buffer protocol, uint8 `(n,)`, contiguous and read-only.
 

@@ -81,6 +81,8 @@ class Tensor:
         dtype: safetensors tag, such as `BF16`.
         shape: as stored.
         data: uint8 `(n,)`, its bytes in C order, little-endian, read-only.
+        span: the range of the file that holds it, from its first byte to behind its last.
+        in_place: whether that range is `data` and nothing else.
     """
 
     file: Path
@@ -89,6 +91,8 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     data: U8
+    span: tuple[int, int] = (0, 0)
+    in_place: bool = False
 
 
 def read_checkpoint(path: Path) -> Iterator[Tensor]:
@@ -114,6 +118,45 @@ def read_checkpoint(path: Path) -> Iterator[Tensor]:
         yield from _TorchFile(path, file).tensors() if is_zip else _read_safetensors(path, file)
 
 
+@dataclass(frozen=True)
+class Parts:
+    """The files of a checkpoint that is spread over several.
+
+    Attributes:
+        name: what it is called: the folder, or the index without `.index.json`.
+        files: those that hold tensors.
+        index: the file that says where each tensor is, if there is one.
+    """
+
+    name: str
+    files: tuple[Path, ...]
+    index: Path | None
+
+
+def checkpoint_parts(path: Path) -> Parts | None:
+    """The files of a checkpoint that `read_checkpoint` would read; None if `path` is the only one.
+
+    Raises:
+        CheckpointError: a folder without a checkpoint, or an index that is none.
+        OSError: it cannot be opened.
+    """
+    if path.is_dir():
+        files = _files_of(path)
+        indices = [file for file in files if file.name.endswith(".index.json")]
+        if len(indices) > 1:
+            raise CheckpointError(f"{path}: expected one index; found {len(indices)}: name one")
+        name = path.resolve().name
+        if not indices:
+            return Parts(name, tuple(files), None)
+        return replace(_parts_of(indices[0]), name=name)
+    return _parts_of(path) if path.name.endswith(".index.json") else None
+
+
+def _parts_of(index: Path) -> Parts:
+    files = tuple(index.parent / name for name in _read_places(index))
+    return Parts(index.name.removesuffix(".index.json"), files, index)
+
+
 def cast_bf16(tensor: Tensor) -> Tensor:
     """`tensor` rounded to BF16, to nearest and ties to even, if it is FP32; else as it is.
 
@@ -130,7 +173,7 @@ def cast_bf16(tensor: Tensor) -> Tensor:
         is_nan = (part & 0x7FFFFFFF) > 0x7F800000
         rounded[start : start + _CAST_VALUES] = np.where(is_nan, high | 0x40, nearest)
     data = _read_only(rounded.view(np.uint8))
-    return replace(tensor, element=ElementType.BF16, dtype="BF16", data=data)
+    return replace(tensor, element=ElementType.BF16, dtype="BF16", data=data, in_place=False)
 
 
 def cast_fp16(tensor: Tensor) -> Tensor:
@@ -186,21 +229,29 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _read_index(path: Path) -> Iterator[Tensor]:
-    index = _parse_json(path.read_bytes(), path)
-    places = index.get("weight_map")
-    if not isinstance(places, dict) or not all(isinstance(p, str) for p in places.values()):
-        raise CheckpointError(f"{path}: expected a weight_map of file names; found {places!r:.80}")
-    for name in dict.fromkeys(places.values()):
-        # An index names files beside it, never files elsewhere.
-        if Path(name).name != name or name.endswith(".index.json"):
-            raise CheckpointError(f"{path}: expected names of files beside it; found {name!r}")
-        wanted = {tensor for tensor, place in places.items() if place == name}
+    for name, tensors in _read_places(path).items():
+        wanted = set(tensors)
         for tensor in read_checkpoint(path.parent / name):
             if tensor.name in wanted:
                 wanted.remove(tensor.name)
                 yield tensor
         if wanted:
             raise CheckpointError(f"{path}: expected {min(wanted)!r} in {name}; found no such one")
+
+
+def _read_places(path: Path) -> dict[str, list[str]]:
+    """The names of tensors by the name of the file, beside the index, that holds them."""
+    index = _parse_json(path.read_bytes(), path)
+    places = index.get("weight_map")
+    if not isinstance(places, dict) or not all(isinstance(p, str) for p in places.values()):
+        raise CheckpointError(f"{path}: expected a weight_map of file names; found {places!r:.80}")
+    by_file: dict[str, list[str]] = {}
+    for tensor, name in places.items():
+        # An index names files beside it, never files elsewhere.
+        if Path(name).name != name or name.endswith(".index.json"):
+            raise CheckpointError(f"{path}: expected names of files beside it; found {name!r}")
+        by_file.setdefault(name, []).append(tensor)
+    return by_file
 
 
 # Safetensors: length of the header, the header in JSON, the bytes of all tensors.
@@ -229,7 +280,8 @@ def _read_safetensors(path: Path, file: U8) -> Iterator[Tensor]:
     for entry in entries:
         data = body[entry.begin : entry.end]
         element = _TAGS[entry.dtype][1]
-        yield Tensor(path, entry.name, element, entry.dtype, entry.shape, data)
+        span = (8 + size + entry.begin, 8 + size + entry.end)
+        yield Tensor(path, entry.name, element, entry.dtype, entry.shape, data, span, True)
 
 
 @dataclass(frozen=True)
@@ -522,7 +574,8 @@ class _TorchFile:
     def _tensor(self, name: str, view: _View) -> Tensor:
         where = f"{self._path}: {name!r}"
         width = _TAGS[view.tag][0] // 8
-        stored = self._read(f"{self._folder}data/{view.storage.key}")
+        place = self._place(f"{self._folder}data/{view.storage.key}")
+        stored = self._file[place]
         if stored.size != view.storage.count * _TAGS[view.storage.tag][0] // 8:
             raise CheckpointError(
                 f"{where}: expected {view.storage.count} x {view.storage.tag}; "
@@ -542,10 +595,19 @@ class _TorchFile:
                 f"found {view.shape} at {view.offset}"
             )
         data = _strided(stored[: count * width], view, width)
-        return Tensor(self._path, name, _TAGS[view.tag][1], view.tag, view.shape, data)
+        begin = place.start + view.offset * width
+        span = (begin, max(place.start + end * width, begin))
+        is_view = data.size == 0 or np.may_share_memory(data, self._file)
+        in_place = is_view and data.size == span[1] - begin
+        element = _TAGS[view.tag][1]
+        return Tensor(self._path, name, element, view.tag, view.shape, data, span, in_place)
 
     def _read(self, name: str) -> U8:
         """The bytes of an entry, in place."""
+        return self._file[self._place(name)]
+
+    def _place(self, name: str) -> slice:
+        """Where the bytes of an entry are."""
         entry = self._entries.get(name)
         if entry is None:
             raise CheckpointError(f"{self._path}: expected an entry {name!r}; found none")
@@ -562,7 +624,7 @@ class _TorchFile:
                 f"{self._path}: expected {entry.file_size} bytes of {name!r}; "
                 f"found {max(self._file.size - begin, 0)}"
             )
-        return self._file[begin : begin + entry.file_size]
+        return slice(begin, begin + entry.file_size)
 
 
 def _strided(stored: U8, view: _View, width: int) -> U8:

@@ -11,22 +11,31 @@ import io
 import json
 import os
 import shlex
+import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Literal, get_args
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import numpy as np
 import tyro
 from tyro.conf import Positional
 
 import codec
+from codec.checkpoint import Parts, checkpoint_parts
+from codec.container import Container, ContainerInspection, Progress
 from codec.engine import U8
 from codec.errors import InvalidInput
+from codec.files import writing, writing_folder
 from codec.format import BLOCK_BYTES_MAX
-from codec.stream import Inspection
+from codec.output import JsonPath, console_beside, write_json, write_text
+from codec.parallel import check_threads
+from codec.resident import ResidentCheckpoint
+from codec.stream import Inspection, compress_pieces, decompress_pieces
+from codec.table import HEADER as CONTAINER_HEADER
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -36,9 +45,10 @@ if TYPE_CHECKING:
     from codec.netzip import Row as NetzipRow
 
 SUFFIX = ".wz"
+CONTAINER_MAGIC = CONTAINER_HEADER[:3]
 
-JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
 CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
+ReferencePath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 OutPath = Annotated[Path | None, tyro.conf.arg(name="out", aliases=("-o",), metavar="PATH")]
 # `codec.baselines.CODECS`, which the parser has to know before anything is loaded.
 CodecName = Literal[
@@ -63,11 +73,17 @@ class Compress:
     """Options of `wirezip compress`."""
 
     file: Positional[Path]
-    """What to compress: a file of elements of one type and nothing else."""
-    dtype: DtypeName
-    """What the elements are; `raw` for anything without an exponent."""
+    """A checkpoint (safetensors, a torch zip file, an index or a folder of either), or with --dtype
+    any file of elements of one type."""
+    dtype: DtypeName | None = None
+    """What the elements of a file that is no checkpoint are; `raw` if they have no exponent."""
     out: OutPath = None
-    """Where to write the stream; by default FILE.wz."""
+    """Where to write; by default FILE.wz. A folder if FILE is one or an index."""
+    reference: ReferencePath = None
+    """An earlier checkpoint, or with --dtype an earlier state of the file, to code against; it is
+    needed again to decompress."""
+    threads: int | None = None
+    """Threads to use; by default one a processor. The output is the same for any number."""
     block_bytes: int = BLOCK_BYTES_MAX
     """Bytes a block, 1 to 4096; smaller ones cost ratio."""
     force: bool = False
@@ -76,28 +92,95 @@ class Compress:
     """Where to write the sizes as JSON; `-` is standard output."""
 
     def run(self) -> int:
-        out = self.out or Path(f"{self.file}{SUFFIX}")
+        threads = _threads(self.threads)
+        console = console_beside(self.json)
+        parts = None if self.dtype else checkpoint_parts(self.file)
+        name = self.file.absolute().with_name(parts.name) if parts else self.file
+        out = self.out or Path(f"{name}{SUFFIX}")
         _check_output(out, self.file, force=self.force)
-        data = _read(self.file)
-        stream = codec.compress(data, self.dtype, block_bytes=self.block_bytes)
-        with _writing(out) as target:
-            target.write(stream)
+        if self.dtype:
+            sizes = self._stream(out, threads)
+        elif parts:
+            sizes = self._folder(parts, out, threads)
+        else:
+            with ExitStack() as stack:
+                reference = self._resident(stack)
+                target = stack.enter_context(writing(out))
+                advance = stack.enter_context(_progress(self.file.stat().st_size))
+                sizes = self._container(self.file, target, reference, threads, advance)
+        original, compressed = sizes["original_bytes"], sizes["compressed_bytes"]
         result = {
             "input": str(self.file),
             "output": str(out),
             "dtype": self.dtype,
             "block_bytes": self.block_bytes,
-            "original_bytes": data.size,
-            "compressed_bytes": len(stream),
-            "ratio": data.size / len(stream),
+            **sizes,
+            "ratio": original / compressed,
         }
-        _console(self.json).print(
-            f"{out}: {data.size:,} -> {len(stream):,} bytes, ratio {result['ratio']:.3f}",
-            soft_wrap=True,
-            highlight=False,
+        against = ""
+        if self.reference and not self.dtype:
+            against = f", {sizes['referenced']} of {sizes['tensors']} tensors need {self.reference}"
+        _say(
+            console,
+            f"{out}: {original:,} -> {compressed:,} bytes, ratio {result['ratio']:.3f}{against}",
         )
-        _write_json(self.json, result)
+        write_json(self.json, result)
         return 0
+
+    def _stream(self, out: Path, threads: int) -> dict[str, Any]:
+        data = _read(self.file)
+        pieces = compress_pieces(
+            data,
+            self.dtype,
+            reference=None if self.reference is None else _read(self.reference),
+            block_bytes=self.block_bytes,
+            threads=threads,
+        )
+        written = 0
+        with writing(out) as target:
+            for piece in pieces:
+                written += target.write(piece)
+        return {"original_bytes": data.size, "compressed_bytes": written}
+
+    def _container(
+        self,
+        source: Path,
+        target: IO[bytes],
+        reference: ResidentCheckpoint | None,
+        threads: int,
+        advance: Progress,
+    ) -> dict[str, Any]:
+        done = codec.write_container(
+            source,
+            target,
+            reference=reference,
+            block_bytes=self.block_bytes,
+            threads=threads,
+            progress=advance,
+        )
+        return asdict(done) | {"referenced": len(done.referenced)}
+
+    def _folder(self, parts: Parts, out: Path, threads: int) -> dict[str, Any]:
+        """One container a file of the checkpoint, and the index as it is."""
+        totals: Counter[str] = Counter()
+        size = sum(file.stat().st_size for file in parts.files)
+        with ExitStack() as stack:
+            reference = self._resident(stack)
+            folder = stack.enter_context(writing_folder(out))
+            advance = stack.enter_context(_progress(size))
+            for file in parts.files:
+                with (folder / f"{file.name}{SUFFIX}").open("xb") as target:
+                    totals.update(self._container(file, target, reference, threads, advance))
+            if parts.index:
+                copied = parts.index.read_bytes()
+                (folder / parts.index.name).write_bytes(copied)
+                totals.update(original_bytes=len(copied), compressed_bytes=len(copied))
+        return {"files": len(parts.files)} | totals
+
+    def _resident(self, stack: ExitStack) -> ResidentCheckpoint | None:
+        if self.reference is None:
+            return None
+        return stack.enter_context(ResidentCheckpoint(self.reference))
 
 
 @dataclass(frozen=True)
@@ -108,31 +191,89 @@ class Decompress:
     """What `wirezip compress` wrote."""
     out: OutPath = None
     """Where to write the original; by default FILE without its .wz."""
+    tensor: str | None = None
+    """Only this tensor of a checkpoint: its bytes, in C order and little-endian. Needs --out."""
+    reference: ReferencePath = None
+    """What it was coded against, if anything."""
+    threads: int | None = None
+    """Threads to use; by default one a processor."""
     force: bool = False
     """Replace an output that exists."""
     json: JsonPath = None
     """Where to write the sizes as JSON; `-` is standard output."""
 
     def run(self) -> int:
+        if self.tensor is not None and self.out is None:
+            raise InvalidInput("--tensor: expected --out with it; found none")
         if self.out is None and self.file.suffix != SUFFIX:
             raise InvalidInput(f"{self.file}: expected a name that ends in {SUFFIX}, or --out")
+        threads = _threads(self.threads)
         out = self.out or self.file.with_suffix("")
         _check_output(out, self.file, force=self.force)
-        stream = _read(self.file)
-        data = codec.decompress(stream)
-        with _writing(out) as target:
-            target.write(data.data)
-        _console(self.json).print(
-            f"{out}: {stream.size:,} -> {data.size:,} bytes", soft_wrap=True, highlight=False
-        )
-        result = {
-            "input": str(self.file),
-            "output": str(out),
-            "original_bytes": data.size,
-            "compressed_bytes": stream.size,
-        }
-        _write_json(self.json, result)
+        if self.tensor is not None:
+            result = self._one_tensor(self.tensor, out, threads)
+        elif self.file.is_dir():
+            result = self._folder(out, threads)
+        elif _is_container(self.file):
+            with codec.open_container(
+                self.file, reference=self.reference, threads=threads
+            ) as container:
+                result = _restore([container], [out])
+        else:
+            result = self._stream(out, threads)
+        detail = f", {result['dtype']} {result['shape']}" if self.tensor is not None else ""
+        compressed, original = result["compressed_bytes"], result["original_bytes"]
+        _say(console_beside(self.json), f"{out}: {compressed:,} -> {original:,} bytes{detail}")
+        write_json(self.json, {"input": str(self.file), "output": str(out)} | result)
         return 0
+
+    def _stream(self, out: Path, threads: int) -> dict[str, Any]:
+        stream = _read(self.file)
+        reference = None if self.reference is None else _read(self.reference)
+        written = 0
+        with writing(out) as target:
+            for piece in decompress_pieces(stream, reference=reference, threads=threads):
+                written += target.write(piece.data)
+        return {"original_bytes": written, "compressed_bytes": stream.size}
+
+    def _folder(self, out: Path, threads: int) -> dict[str, Any]:
+        containers, others = _folder_files(self.file)
+        with ExitStack() as stack:
+            found = [
+                stack.enter_context(
+                    codec.open_container(path, reference=self.reference, threads=threads)
+                )
+                for path in containers
+            ]
+            folder = stack.enter_context(writing_folder(out))
+            result = _restore(found, [folder / path.stem for path in containers])
+            for path in others:
+                shutil.copyfile(path, folder / path.name)
+        copied = sum(path.stat().st_size for path in others)
+        return {"files": len(found)} | {
+            name: result[name] + copied for name in ("original_bytes", "compressed_bytes")
+        }
+
+    def _one_tensor(self, name: str, out: Path, threads: int) -> dict[str, Any]:
+        paths = _folder_files(self.file)[0] if self.file.is_dir() else [self.file]
+        for path in paths:
+            if not _is_container(path):
+                raise InvalidInput(f"{path}: expected a container to take a tensor from")
+            with codec.open_container(path, reference=self.reference, threads=threads) as container:
+                if name not in container.tensors and path != paths[-1]:
+                    continue
+                tensor = container.read(name)
+                compressed = container.compressed_bytes(name)
+            with writing(out) as target:
+                target.write(tensor.data.data)
+            return {
+                "tensor": name,
+                "dtype": tensor.dtype,
+                "shape": tensor.shape,
+                "original_bytes": tensor.data.size,
+                "compressed_bytes": compressed,
+            }
+        raise AssertionError("there is at least one container")
 
 
 @dataclass(frozen=True)
@@ -145,11 +286,27 @@ class Inspect:
     """Where to write it all as JSON; `-` is standard output."""
 
     def run(self) -> int:
-        found = codec.inspect(_read(self.file))
-        console = _console(self.json)
-        console.print(_inspection_table(self.file, found))
-        _write_json(self.json, {"file": str(self.file), "ratio": found.ratio} | found.as_dict())
+        console = console_beside(self.json)
+        if self.file.is_dir():
+            containers, _ = _folder_files(self.file)
+            found = [self._container(path, console) for path in containers]
+            write_json(self.json, {"file": str(self.file), "containers": found})
+        elif _is_container(self.file):
+            write_json(self.json, self._container(self.file, console))
+        else:
+            stream = codec.inspect(_read(self.file))
+            console.print(_inspection_table(self.file, stream))
+            write_json(
+                self.json, {"file": str(self.file), "ratio": stream.ratio} | stream.as_dict()
+            )
         return 0
+
+    def _container(self, path: Path, console: "Console") -> dict[str, Any]:
+        with codec.open_container(path) as container:
+            found = container.inspect()
+        console.print(_tensor_table(path, found))
+        console.print(_counts_table(found))
+        return {"file": str(path), "ratio": found.ratio} | found.as_dict()
 
 
 @dataclass(frozen=True)
@@ -187,7 +344,7 @@ class Bench:
 
         if not self.paths:
             raise InvalidInput("paths: expected at least one checkpoint; found none")
-        console = _console(self.json)
+        console = console_beside(self.json)
         options = Options(
             codecs=self.codecs,
             cast=self.cast,
@@ -216,7 +373,7 @@ class Bench:
             for path in write_plots(rows, self.plot):
                 console.print(str(path), soft_wrap=True, highlight=False)
         if self.csv:
-            with _writing(self.csv) as target:
+            with writing(self.csv) as target:
                 target.write(_csv(report.rows).encode())
         ours = [row for row in report.rows if row.codec in BLOCK_CODECS]
         return 0 if all(row.lossless for row in ours) else 1
@@ -245,7 +402,7 @@ class Netzip:
         from codec.netzip import measure
 
         options = Options(cast=self.cast, tensors=self.tensors, repeats=0)
-        console = _console(self.json)
+        console = console_beside(self.json)
         with console.status("starting") as status:
             rows = measure(
                 str(self.file),
@@ -354,20 +511,24 @@ def _csv(rows: "Sequence[Row]") -> str:
 
 
 def _inspection_table(file: Path, found: Inspection) -> "Table":
+    table = _counts_table(found)
+    table.title = (
+        f"{file}\n{found.element}, blocks of {found.block_bytes} bytes\n"
+        f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}"
+    )
+    return table
+
+
+def _counts_table(found: Inspection | ContainerInspection) -> "Table":
     from rich import box
     from rich.table import Table
 
-    table = Table(
-        title=f"{file}\n{found.element}, blocks of {found.block_bytes} bytes\n"
-        f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}",
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-    )
+    table = Table(title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
     table.add_column("count", justify="right")
     table.add_column("share %", justify="right")
     groups = (
-        ("frames", found.frames_by_mode, found.frames),
+        ("frames", found.frames_by_mode, sum(found.frames_by_mode.values())),
         ("coder", found.frames_by_coder, found.frames_by_mode["coded"]),
         ("bytes", found.bytes_by_section, found.compressed_bytes),
     )
@@ -377,6 +538,95 @@ def _inspection_table(file: Path, found: Inspection) -> "Table":
             table.add_row(f"{group}: {name.replace('_', ' ')}", f"{count:,}", f"{share:.1f}")
         table.add_section()
     return table
+
+
+def _tensor_table(file: Path, found: ContainerInspection) -> "Table":
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        title=f"{file}\n{len(found.tensors)} tensors, blocks of {found.block_bytes} bytes\n"
+        f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}",
+        caption="ref: coded against a reference; modes: % of frames that are raw, constant, coded, "
+        "reference",
+        title_justify="left",
+        caption_justify="left",
+        box=box.SIMPLE_HEAD,
+        collapse_padding=True,
+        pad_edge=False,
+    )
+    table.add_column("tensor", overflow="fold")
+    for name in ("dtype", "shape"):
+        table.add_column(name)
+    for name in ("bytes", "ratio", "modes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("ref")
+    for tensor in found.tensors:
+        frames = sum(tensor.frames_by_mode.values())
+        shares = (f"{100 * n / frames:.0f}" for n in tensor.frames_by_mode.values() if frames)
+        table.add_row(
+            escape(tensor.name),
+            tensor.dtype,
+            "x".join(map(str, tensor.shape)) or "-",
+            f"{tensor.original_bytes:,}",
+            f"{tensor.original_bytes / tensor.compressed_bytes:.3f}" if frames else "-",
+            "/".join(shares) or "-",
+            "yes" if tensor.needs_reference else "",
+        )
+    return table
+
+
+def _restore(containers: Sequence[Container], outs: Sequence[Path]) -> dict[str, Any]:
+    """Write the original of each container."""
+    size = sum(container.table.original_bytes for container in containers)
+    with _progress(size) as advance:
+        for container, out in zip(containers, outs, strict=True):
+            with writing(out) as target:
+                container.restore(target, progress=advance)
+    compressed = sum(container.path.stat().st_size for container in containers)
+    return {"original_bytes": size, "compressed_bytes": compressed}
+
+
+def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The containers in a folder that `wirezip compress` wrote, and the other files."""
+    files = [path for path in sorted(folder.iterdir()) if path.is_file()]
+    containers = [path for path in files if path.suffix == SUFFIX]
+    if not containers:
+        raise InvalidInput(f"{folder}: expected files that end in {SUFFIX}; found none")
+    return containers, [path for path in files if path.suffix != SUFFIX]
+
+
+def _is_container(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(len(CONTAINER_MAGIC)) == CONTAINER_MAGIC
+
+
+def _threads(given: int | None) -> int:
+    return check_threads(len(os.sched_getaffinity(0)) if given is None else given)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Progress]:
+    """Shows how many of `total` bytes are done, if standard error is a terminal."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda done: bar.advance(task, done)
+
+
+def _say(console: "Console", line: str) -> None:
+    console.print(line, soft_wrap=True, highlight=False, markup=False)
 
 
 def _read(path: Path) -> U8:
@@ -389,33 +639,10 @@ def _read(path: Path) -> U8:
 def _check_output(out: Path, source: Path, *, force: bool) -> None:
     if out.exists() and source.exists() and out.samefile(source):
         raise InvalidInput(f"{out}: expected an output other than the input")
-    if out.is_file() and not force:
+    if (out.is_file() or out.is_dir()) and not force:
         raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
-
-
-@contextmanager
-def _writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name `path` once it is complete; on an error nothing remains."""
-    if path.exists() and not path.is_file():
-        # A device or pipe, which a new file must not take the place of.
-        with path.open("wb") as target:
-            yield target
-        return
-    path = path.resolve()
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with temporary.open("xb") as target:
-            yield target
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-def _console(json_path: Path | None) -> "Console":
-    """Where people read: standard output, unless that is to hold JSON alone."""
-    from rich.console import Console
-
-    return Console(stderr=json_path == Path("-"))
+    if out.is_dir() and source.exists() and source.resolve().is_relative_to(out.resolve()):
+        raise InvalidInput(f"{out}: expected an output that does not hold the input")
 
 
 def _write_rows(
@@ -425,18 +652,4 @@ def _write_rows(
     command = shlex.join(["wirezip", *sys.argv[1:]])
     conditions = json.dumps(environment | {"command": command}, indent=2, allow_nan=False)
     lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
-    _write_text(path, f'{{"environment": {conditions},\n"rows": [\n{lines}\n]}}\n')
-
-
-def _write_json(path: Path | None, value: object) -> None:
-    _write_text(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
-
-
-def _write_text(path: Path | None, text: str) -> None:
-    if path is None:
-        return
-    if path == Path("-"):
-        sys.stdout.write(text)
-        return
-    with _writing(path) as target:
-        target.write(text.encode())
+    write_text(path, f'{{"environment": {conditions},\n"rows": [\n{lines}\n]}}\n')

@@ -8,7 +8,7 @@ baseline that savings are measured against.
 
 import importlib
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,7 +91,8 @@ class Engine(Protocol):
         ...
 
 
-ENGINE_NAMES = ("null", "reference", "numba", "rtl", "hls")
+EngineName = Literal["null", "reference", "numba", "rtl", "hls"]
+ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
 _MODULES = {"reference": "codec.reference", "numba": "codec.numba_engine"}
 
 
@@ -123,6 +124,11 @@ def check_request(
     data: U8, element: ElementType, block_bytes: int, phase: int, resident: U8 | None = None
 ) -> None:
     """Raise `InvalidInput` unless an engine can work on these arguments."""
+    if not isinstance(element, ElementType):
+        raise InvalidInput(f"element: expected an ElementType; found {element!r}")
+    for name, value in (("block_bytes", block_bytes), ("phase", phase)):
+        if not isinstance(value, int | np.integer):
+            raise InvalidInput(f"{name}: expected an integer; found {value!r}")
     _check_bytes("data", data)
     if resident is not None:
         _check_bytes("resident", resident)
@@ -197,6 +203,7 @@ class NullEngine:
         check_output(out, element, block_bytes, phase, resident)
         if not bare:
             raise InvalidInput("engine null makes no frames: it only serves bare packets")
+        check_packets(packets, block_lengths(out.size, block_bytes).size)
         if np.any(packets.modes != Mode.RAW):
             block = int(np.flatnonzero(packets.modes != Mode.RAW)[0])
             raise CorruptFrame(f"block {block}: engine null expected a raw packet; found a frame")

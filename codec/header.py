@@ -12,7 +12,8 @@ from codec.errors import CorruptFrame, TruncatedFrame, UnsupportedFrame
 
 # The fields that a mode has beside version, mode, element, block length and CRC.
 _CODED_FIELDS = (
-    "bitmap plane_flags sign_flag sign_value phase zero_rank base path coder unary_bytes escapes"
+    "bitmap plane_flags sign_flag sign_value phase zero_rank base path coder unary_bytes escapes "
+    "bare_zeros"
 ).split()
 _REFERENCE_FIELDS = (
     "bitmap gaps gap_shift phase shift reference_crc unary_bytes escapes entries"
@@ -48,6 +49,7 @@ class Header:
     reference_crc: int = 0
     unary_bytes: int = 0
     escapes: int = 0
+    bare_zeros: int = 0
     entries: int = 0
 
     @property
@@ -108,6 +110,11 @@ def _check(h: Header) -> None:
     rules = (
         (h.phase < h.element.width_bytes, f"a phase below {h.element.width_bytes}", h.phase),
         (h.sign_flag or not h.sign_value, "sign value 0 without the sign flag", h.sign_value),
+        (
+            h.element != ElementType.RAW or not h.bare_zeros,
+            "no bare zeros in bytes",
+            h.bare_zeros,
+        ),
         (h.gaps or not h.gap_shift, "gap shift 0 without gaps", h.gap_shift),
         (h.gaps or not h.entries, "0 entries without gaps", h.entries),
         (not (h.gaps and h.bitmap), "no bitmap with gaps", h.bitmap),

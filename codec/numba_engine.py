@@ -6,6 +6,8 @@ need no copy and no kernel of their own; this file checks what they rely on.
 """
 
 import functools
+import sys
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +56,15 @@ def compile_kernels() -> None:
             data.ctypes.data,
             8,
         )
+
+
+def kernels_are_cached() -> bool:
+    """Whether `compile_kernels` will find what it needs, which then takes less than a second."""
+    python = "py{}{}".format(*sys.version_info)
+    return all(
+        any(Path(kernel.stats.cache_path).glob(f"*.{kernel.__name__}-*.{python}*.nbi"))
+        for kernel in (encode_blocks, decode_blocks)
+    )
 
 
 def encoded_bytes_max(total_bytes: int, block_bytes: int) -> int:

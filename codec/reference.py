@@ -268,21 +268,21 @@ def _planes(remainder_bits: int) -> tuple[int, int]:
     return divmod(remainder_bits, 8)
 
 
-def _encode_remainders(beats: list[list[int]], remainder_bits: int, plane_flags: int) -> bytes:
+def _encode_remainders(records: list[list[int]], remainder_bits: int, plane_flags: int) -> bytes:
     planes, top_bits = _planes(remainder_bits)
     out = b""
-    for beat in beats:
+    for record in records:
         for plane in range(planes):
             if not plane_flags >> plane & 1:
-                out += bytes(r >> 8 * plane & 0xFF for r in beat)
-        out += _pack_bits([bit for r in beat for bit in _field(r >> 8 * planes, top_bits)])
+                out += bytes(r >> 8 * plane & 0xFF for r in record)
+        out += _pack_bits([bit for r in record for bit in _field(r >> 8 * planes, top_bits)])
     return out
 
 
 def _decode_remainders(
     sections: _Reader, counts: list[int], remainder_bits: int, constants: list[int | None]
 ) -> list[int]:
-    """The remainders of the stored values; `counts` are the values of each stored beat."""
+    """The remainders of the carriers; `counts` are the carriers of each record."""
     planes, top_bits = _planes(remainder_bits)
     stored = [plane for plane in range(planes) if constants[plane] is None]
     sizes = [count * len(stored) + -(-count * top_bits // 8) for count in counts]
@@ -291,12 +291,12 @@ def _decode_remainders(
     out = []
     for count, size in zip(counts, sizes, strict=True):
         record, section = section[:size], section[size:]
-        beat = [fixed] * count
+        lower = [fixed] * count
         for place, plane in enumerate(stored):
             for i in range(count):
-                beat[i] |= record[place * count + i] << 8 * plane
+                lower[i] |= record[place * count + i] << 8 * plane
         tops = _unpack_fields(record[len(stored) * count :], top_bits, count, "remainders")
-        out += [r | top << 8 * planes for r, top in zip(beat, tops, strict=True)]
+        out += [r | top << 8 * planes for r, top in zip(lower, tops, strict=True)]
     return out
 
 
@@ -439,20 +439,24 @@ def _encode_coded(block: bytes, element: ElementType, phase: int) -> bytes | Non
     bitmap = _encode_bitmap(beats, element)
     if bitmap is not None:
         beats = [beat for beat in beats if any(beat)]
-    parts = [[_split(v, element) for v in beat] for beat in beats]
-    symbols = [symbol for beat in parts for symbol, _ in beat]
-    remainders = [[remainder for _, remainder in beat] for beat in parts]
+    parts = [_split(v, element) for beat in beats for v in beat]
+    symbols = [symbol for symbol, _ in parts]
+    remainders = [remainder for _, remainder in parts]
+    bare_zeros = 0
+    if layout.exponent_bits and not any(r for symbol, r in parts if symbol == 0):
+        bare_zeros = symbols.count(0)
+        remainders = [r for symbol, r in parts if symbol != 0]
 
-    signs = {r >> layout.mantissa_bits for beat in remainders for r in beat}
+    signs = {r >> layout.mantissa_bits for r in remainders}
     sign_flag = int(layout.signed and len(signs) == 1)
     sign_value = signs.pop() if sign_flag else 0
     remainder_bits = layout.remainder_bits - sign_flag
     if sign_flag:
         mask = (1 << remainder_bits) - 1
-        remainders = [[r & mask for r in beat] for beat in remainders]
+        remainders = [r & mask for r in remainders]
     plane_flags, constants = 0, b""
     for plane in range(_planes(remainder_bits)[0]):
-        distinct = {r >> 8 * plane & 0xFF for beat in remainders for r in beat}
+        distinct = {r >> 8 * plane & 0xFF for r in remainders}
         if len(distinct) == 1:
             plane_flags |= 1 << plane
             constants += bytes(distinct)
@@ -489,10 +493,12 @@ def _encode_coded(block: bytes, element: ElementType, phase: int) -> bytes | Non
         coder=coder,
         unary_bytes=len(ranked[1]),
         escapes=len(ranked[2]),
+        bare_zeros=bare_zeros,
     )
     tail = block[len(block) - shape.tail :]
     extras = _padded((bitmap or b"") + block[: shape.head] + tail + constants)
-    stored = _padded(_encode_remainders(remainders, remainder_bits, plane_flags))
+    records = _beats(remainders, element)
+    stored = _padded(_encode_remainders(records, remainder_bits, plane_flags))
     return _seal(header, block, extras + stored + b"".join(ranked))
 
 
@@ -524,9 +530,14 @@ def _decode_coded(header: Header, sections: _Reader) -> bytes:
     for plane in flagged:
         constants[plane] = extras.take("constant plane", 1)[0]
 
-    stored_counts = [count for count, flag in zip(counts, stored, strict=True) if flag]
-    values = sum(stored_counts)
-    remainders = _decode_remainders(sections, stored_counts, remainder_bits, constants)
+    values = sum(count for count, flag in zip(counts, stored, strict=True) if flag)
+    carriers = values - header.bare_zeros
+    if carriers < 0:
+        raise CorruptFrame(
+            f"header: expected at most {values} bare zeros; found {header.bare_zeros}"
+        )
+    records = [len(record) for record in _beats([0] * carriers, element)]
+    remainders = _decode_remainders(sections, records, remainder_bits, constants)
     sign = header.sign_value << layout.mantissa_bits
     if layout.exponent_bits and values:
         if not 1 <= header.base <= _symbol_max(element):
@@ -537,7 +548,14 @@ def _decode_coded(header: Header, sections: _Reader) -> bytes:
     else:
         _check_no_symbols(header)
         symbols = [0] * values
-    decoded = iter(_merge(s, r | sign, element) for s, r in zip(symbols, remainders, strict=True))
+    zeros = symbols.count(0)
+    if header.bare_zeros and zeros != header.bare_zeros:
+        raise CorruptFrame(f"values: expected {header.bare_zeros} zeros; found {zeros}")
+    left = iter(remainders)
+    decoded = iter(
+        0 if header.bare_zeros and s == 0 else _merge(s, next(left) | sign, element)
+        for s in symbols
+    )
     body = b""
     for count, flag in zip(counts, stored, strict=True):
         for _ in range(count):

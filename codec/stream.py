@@ -1,25 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stream: a whole tensor as a row of frames (`docs/format.md`, section 10)."""
 
+import itertools
 import struct
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from codec import format as f
-from codec.buffers import buffer_bytes, tensor_bytes
+from codec.buffers import buffer_bytes, resident_bytes, tensor_bytes
 from codec.elements import ElementType
 from codec.engine import U8, Packets, get_engine
-from codec.errors import CorruptFrame, FrameError, InvalidInput, TruncatedFrame, UnsupportedFrame
+from codec.errors import (
+    CorruptFrame,
+    InvalidInput,
+    ReferenceMismatch,
+    TruncatedFrame,
+    UnsupportedFrame,
+)
 from codec.format import BLOCK_BYTES_MAX, Coder, Mode
-from codec.header import Header, parse_header
+from codec.frames import Blocks, Frames, find_frames
+from codec.parallel import (
+    check_threads,
+    decode_pieces,
+    decode_ranges,
+    encode_into_parts,
+    encode_ranges,
+)
 
 _HEADER = struct.Struct("<3sBBxHQ")
-
-# No frame is shorter: a constant one of a one-byte element.
-_FRAME_BYTES_MIN = f.SHORT_HEADER_BYTES + 1
 
 
 @dataclass(frozen=True)
@@ -62,8 +73,10 @@ def compress(
     data: object,
     dtype: object = None,
     *,
+    reference: object = None,
     block_bytes: int = BLOCK_BYTES_MAX,
     engine: str = "numba",
+    threads: int = 1,
 ) -> bytes:
     """The stream of a tensor.
 
@@ -71,17 +84,56 @@ def compress(
         data: a NumPy or ml_dtypes array, a torch tensor in CPU memory (any shape and strides), or
             a plain buffer with its `dtype`. It is never written to.
         dtype: what the elements are, such as `"bf16"` or `np.float32`; needed for plain buffers.
+        reference: a copy of the tensor that the receiver holds, such as that of the step before:
+            of the same type and shape, in any of the forms of `data`. `decompress` needs it too.
         block_bytes: 1 to 4,096; smaller blocks cost ratio.
         engine: who does it, one of `codec.engine.ENGINE_NAMES`; all write the same bytes.
+        threads: how many to use; any number writes the same bytes.
 
     Raises:
-        InvalidInput: the data, type or block size has no meaning.
+        InvalidInput: the data, type, block size or number of threads has no meaning, or the
+            reference does not go with the data.
         EngineUnavailable: there is no such engine.
     """
+    return b"".join(
+        compress_pieces(
+            data,
+            dtype,
+            reference=reference,
+            block_bytes=block_bytes,
+            engine=engine,
+            threads=threads,
+        )
+    )
+
+
+def compress_pieces(
+    data: object,
+    dtype: object = None,
+    *,
+    reference: object = None,
+    block_bytes: int = BLOCK_BYTES_MAX,
+    engine: str = "numba",
+    threads: int = 1,
+) -> Iterator[memoryview]:
+    """`compress`, piece by piece: its header, then its frames.
+
+    With more than one thread a piece is that of a range of `codec.parallel`, and few are held.
+    """
     payload, element = tensor_bytes(data, dtype)
-    header = _StreamHeader(element, _checked(block_bytes), payload.size)
-    packets = get_engine(engine).encode(payload, element, header.block_bytes)
-    return b"".join((header.pack(), packets.payload.data))
+    header = Blocks(element, _checked(block_bytes), payload.size)
+    resident = None if reference is None else resident_bytes(reference, data, element)
+    if resident is not None and resident.size != payload.size:
+        raise InvalidInput(f"reference: expected {payload.size} bytes; found {resident.size}")
+    pieces = encode_ranges(
+        get_engine(engine),
+        payload,
+        element,
+        header.block_bytes,
+        resident=resident,
+        threads=check_threads(threads),
+    )
+    return itertools.chain([memoryview(_pack(header))], (piece.payload.data for piece in pieces))
 
 
 def compress_into(
@@ -89,7 +141,9 @@ def compress_into(
     out: U8,
     dtype: object = None,
     *,
+    reference: object = None,
     block_bytes: int = BLOCK_BYTES_MAX,
+    threads: int = 1,
 ) -> int:
     """`compress` with the Numba engine into memory that the caller keeps; returns the bytes used.
 
@@ -97,32 +151,47 @@ def compress_into(
         data: as in `compress`.
         out: uint8 `(n,)`, contiguous and writable, at least `bound(data's bytes, block_bytes)`.
         dtype: as in `compress`.
+        reference: as in `compress`.
         block_bytes: as in `compress`.
+        threads: as in `compress`.
 
     Raises:
-        InvalidInput: the data, type or block size has no meaning, or `out` does not fit.
+        InvalidInput: as in `compress`, or `out` does not fit.
     """
-    from codec.numba_engine import encode_into
-
+    threads = check_threads(threads)
     payload, element = tensor_bytes(data, dtype)
-    header = _StreamHeader(element, _checked(block_bytes), payload.size)
+    header = Blocks(element, _checked(block_bytes), payload.size)
     _check_out(out, bound(payload.size, block_bytes), may_be_larger=True)
-    lengths = np.empty(header.blocks, np.int32)
-    modes = np.empty(header.blocks, np.uint8)
-    body = out[f.STREAM_HEADER_BYTES :]
-    written = encode_into(payload, element, block_bytes, body, lengths, modes)
-    out[: f.STREAM_HEADER_BYTES] = np.frombuffer(header.pack(), np.uint8)
+    resident = None if reference is None else resident_bytes(reference, data, element)
+    written = encode_into_parts(
+        payload,
+        element,
+        header.block_bytes,
+        out[f.STREAM_HEADER_BYTES :],
+        resident=resident,
+        threads=threads,
+    )
+    out[: f.STREAM_HEADER_BYTES] = np.frombuffer(_pack(header), np.uint8)
     return f.STREAM_HEADER_BYTES + written
 
 
-def decompress(stream: object, *, engine: str = "numba", out: U8 | None = None) -> U8:
+def decompress(
+    stream: object,
+    *,
+    reference: object = None,
+    engine: str = "numba",
+    threads: int = 1,
+    out: U8 | None = None,
+) -> U8:
     """The bytes of the tensor that `compress` made `stream` of.
 
     Shape and type are the caller's to know: `decompress(s).view(np.float32).reshape(shape)`.
 
     Args:
         stream: a buffer that holds exactly one stream.
+        reference: the tensor that was given to `compress` as such, if any.
         engine: as in `compress`.
+        threads: how many to use.
         out: where to put them, uint8 `(n,)`, contiguous and writable, of the exact size. If an
             error is raised its contents are unspecified.
 
@@ -131,18 +200,61 @@ def decompress(stream: object, *, engine: str = "numba", out: U8 | None = None) 
 
     Raises:
         FrameError: not a valid stream; see its subclasses. Nothing is allocated before the frames
-            add up to the size that the stream claims.
-        InvalidInput: the stream is no buffer, or `out` does not fit.
+            add up to the size that the stream claims. `ReferenceMismatch` if the reference is
+            missing or another one.
+        InvalidInput: the stream is no buffer, the reference no tensor, or `out` does not fit.
     """
+    threads = check_threads(threads)
     buffer = buffer_bytes(stream, "stream")
-    found = _walk(buffer)
-    header = found.header
+    header, found = _walk(buffer)
+    resident = None if reference is None else _resident(reference, header, found)
     if out is None:
         out = np.empty(header.original_bytes, np.uint8)
     _check_out(out, header.original_bytes)
-    packets = Packets(buffer[f.STREAM_HEADER_BYTES :], found.lengths, found.modes)
-    get_engine(engine).decode(packets, header.element, header.block_bytes, out)
+    decode_ranges(
+        get_engine(engine),
+        Packets(buffer[f.STREAM_HEADER_BYTES :], found.lengths, found.modes),
+        header.element,
+        header.block_bytes,
+        out,
+        resident=resident,
+        threads=threads,
+    )
     return out
+
+
+def decompress_pieces(
+    stream: object, *, reference: object = None, engine: str = "numba", threads: int = 1
+) -> Iterator[U8]:
+    """`decompress`, range by range of `codec.parallel`, of which few are held.
+
+    A stream is refused as by `decompress`, but one that is damaged within a frame only when that
+    frame is reached.
+    """
+    threads = check_threads(threads)
+    buffer = buffer_bytes(stream, "stream")
+    header, found = _walk(buffer)
+    return decode_pieces(
+        get_engine(engine),
+        Packets(buffer[f.STREAM_HEADER_BYTES :], found.lengths, found.modes),
+        header.element,
+        header.block_bytes,
+        header.original_bytes,
+        resident=None if reference is None else _resident(reference, header, found),
+        threads=threads,
+    )
+
+
+def _resident(reference: object, header: Blocks, found: Frames) -> U8:
+    # The frames check its bytes, so its type need not be known.
+    resident, _ = tensor_bytes(reference, ElementType.RAW)
+    if resident.size != header.original_bytes:
+        in_need = np.flatnonzero(found.modes == Mode.REFERENCE)
+        where = f"block {in_need[0]}" if in_need.size else "stream"
+        raise ReferenceMismatch(
+            f"{where}: expected a reference of {header.original_bytes} bytes; found {resident.size}"
+        )
+    return resident
 
 
 def inspect(stream: object) -> Inspection:
@@ -155,12 +267,26 @@ def inspect(stream: object) -> Inspection:
         FrameError: the headers are not those of a valid stream.
         InvalidInput: the stream is no buffer.
     """
+    buffer = buffer_bytes(stream, "stream")
+    header, found = _walk(buffer)
+    modes = np.bincount(found.modes, minlength=len(Mode))
+    stream_header = {"stream_header": f.STREAM_HEADER_BYTES}
+    return Inspection(
+        element=header.element.name.lower(),
+        block_bytes=header.block_bytes,
+        original_bytes=header.original_bytes,
+        compressed_bytes=buffer.size,
+        frames=found.lengths.size,
+        frames_by_mode={mode.name.lower(): int(modes[mode]) for mode in Mode},
+        frames_by_coder={coder.name: int(found.coders[coder]) for coder in Coder},
+        bytes_by_section=stream_header | section_names(found.sections),
+    )
+
+
+def section_names(sections: NDArray[np.int64]) -> dict[str, int]:
+    """The bytes by section of `Inspection`, from those by mode and section of `Frames`."""
     from codec.kernels import walk
 
-    buffer = buffer_bytes(stream, "stream")
-    found = _walk(buffer)
-    modes = np.bincount(found.modes, minlength=len(Mode))
-    by_section = found.sections.sum(axis=0)
     shared = {
         "frame_headers": walk.HEADER,
         "extras": walk.EXTRAS,
@@ -169,21 +295,11 @@ def inspect(stream: object) -> Inspection:
         "unary": walk.UNARY,
         "escapes": walk.ESCAPES,
     }
-    bytes_by_section = {
-        "stream_header": f.STREAM_HEADER_BYTES,
-        "raw": int(found.sections[Mode.RAW, walk.BLOCK]),
-        "constant": int(found.sections[Mode.CONSTANT, walk.BLOCK]),
+    by_section = sections.sum(axis=0)
+    return {
+        "raw": int(sections[Mode.RAW, walk.BLOCK]),
+        "constant": int(sections[Mode.CONSTANT, walk.BLOCK]),
     } | {name: int(by_section[place]) for name, place in shared.items()}
-    return Inspection(
-        element=found.header.element.name.lower(),
-        block_bytes=found.header.block_bytes,
-        original_bytes=found.header.original_bytes,
-        compressed_bytes=buffer.size,
-        frames=found.lengths.size,
-        frames_by_mode={mode.name.lower(): int(modes[mode]) for mode in Mode},
-        frames_by_coder={coder.name: int(found.coders[coder]) for coder in Coder},
-        bytes_by_section=bytes_by_section,
-    )
 
 
 def bound(original_bytes: int, block_bytes: int = BLOCK_BYTES_MAX) -> int:
@@ -198,31 +314,14 @@ def bound(original_bytes: int, block_bytes: int = BLOCK_BYTES_MAX) -> int:
     return f.STREAM_HEADER_BYTES + original_bytes + f.SHORT_HEADER_BYTES * blocks
 
 
-@dataclass(frozen=True)
-class _StreamHeader:
-    element: ElementType
-    block_bytes: int
-    original_bytes: int
-
-    @property
-    def blocks(self) -> int:
-        return -(-self.original_bytes // self.block_bytes)
-
-    def pack(self) -> bytes:
-        return _HEADER.pack(
-            f.STREAM_MAGIC, f.STREAM_VERSION, self.element, self.block_bytes, self.original_bytes
-        )
-
-
-@dataclass(frozen=True)
-class _Frames:
-    """The frames of a stream, as `codec.kernels.walk` found them."""
-
-    header: _StreamHeader
-    lengths: NDArray[np.int32]
-    modes: U8
-    sections: NDArray[np.int64]
-    coders: NDArray[np.int64]
+def _pack(blocks: Blocks) -> bytes:
+    return _HEADER.pack(
+        f.STREAM_MAGIC,
+        f.STREAM_VERSION,
+        blocks.element,
+        blocks.block_bytes,
+        blocks.original_bytes,
+    )
 
 
 def _checked(block_bytes: int) -> int:
@@ -243,7 +342,7 @@ def _check_out(out: U8, size: int, *, may_be_larger: bool = False) -> None:
         )
 
 
-def _parse(buffer: U8) -> _StreamHeader:
+def _parse(buffer: U8) -> Blocks:
     head = buffer[: f.STREAM_HEADER_BYTES].tobytes()
     magic = head[: len(f.STREAM_MAGIC)]
     if magic != f.STREAM_MAGIC[: len(magic)]:
@@ -263,76 +362,9 @@ def _parse(buffer: U8) -> _StreamHeader:
         raise CorruptFrame(
             f"stream: expected blocks of 1 to {BLOCK_BYTES_MAX} bytes; found {block_bytes}"
         )
-    return _StreamHeader(ElementType(tag), block_bytes, original_bytes)
+    return Blocks(ElementType(tag), block_bytes, original_bytes)
 
 
-def _walk(buffer: U8) -> _Frames:
-    """Find every frame; raises unless they add up to what the header says."""
-    # Here, since Numba takes half a second to import.
-    from codec.kernels import walk
-
+def _walk(buffer: U8) -> tuple[Blocks, Frames]:
     header = _parse(buffer)
-    room = buffer.size - f.STREAM_HEADER_BYTES
-    if header.blocks * _FRAME_BYTES_MIN > room:
-        raise TruncatedFrame(
-            f"stream: expected {header.blocks} frames for {header.original_bytes} bytes; "
-            f"found {room} bytes of frames"
-        )
-    lengths = np.zeros(header.blocks, np.int32)
-    modes = np.zeros(header.blocks, np.uint8)
-    sections = np.zeros((len(Mode), walk.SECTIONS), np.int64)
-    coders = np.zeros(len(Coder), np.int64)
-    blocks, end = walk.walk(
-        buffer,
-        f.STREAM_HEADER_BYTES,
-        int(header.element),
-        header.block_bytes,
-        header.original_bytes,
-        lengths,
-        modes,
-        sections,
-        coders,
-    )
-    if blocks < header.blocks:
-        _raise_at(buffer, header, blocks, end)
-    if end != buffer.size:
-        raise CorruptFrame(
-            f"stream: expected its end at byte {end}; found {buffer.size - end} more"
-        )
-    return _Frames(header, lengths, modes, sections, coders)
-
-
-def _raise_at(buffer: U8, header: _StreamHeader, block: int, offset: int) -> NoReturn:
-    """Say why the walk stopped at the frame of `block`."""
-    where = f"block {block}, byte {offset}"
-    try:
-        frame = parse_header(buffer[offset : offset + f.LONG_HEADER_BYTES].tobytes())
-    except FrameError as error:
-        raise type(error)(f"{where}: {error}") from None
-    length = min(header.block_bytes, header.original_bytes - block * header.block_bytes)
-    phase = -block * header.block_bytes % header.element.width_bytes
-    element, found_element = header.element.name, frame.element.name
-    rules = (
-        (element == found_element, f"element type {element}", found_element),
-        (frame.block_bytes == length, f"a block of {length} bytes", frame.block_bytes),
-        (frame.mode < Mode.CODED or frame.phase == phase, f"phase {phase}", frame.phase),
-    )
-    for holds, expected, found in rules:
-        if not holds:
-            raise CorruptFrame(f"{where}: expected {expected}; found {found}")
-    _raise_length(buffer, frame, offset, where)
-
-
-def _raise_length(buffer: U8, frame: Header, offset: int, where: str) -> NoReturn:
-    """Say what is wrong with the length of a frame whose header is sound."""
-    from codec.kernels import walk
-
-    left, longest = buffer.size - offset, frame.block_bytes + f.SHORT_HEADER_BYTES
-    length = walk.frame_bytes(buffer, offset)
-    if length > longest:
-        raise CorruptFrame(f"{where}: expected a frame of at most {longest} bytes; found {length}")
-    if length > left:
-        raise TruncatedFrame(f"{where}: expected a frame of {length} bytes; found {left}")
-    if left <= frame.block_bytes:
-        raise TruncatedFrame(f"{where}: expected a whole frame; found {left} bytes of it")
-    raise CorruptFrame(f"{where}: expected sections that agree with the header; found others")
+    return header, find_frames(buffer, f.STREAM_HEADER_BYTES, header)

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from nic_emul.autoload import load
 
 if TYPE_CHECKING:
-    from nic_emul.config import GroupOptions, NicConfig
+    from nic_emul.config import MTUS, GroupOptions, NicConfig
     from nic_emul.counters import CounterRow, Counters, Summary, aggregate
     from nic_emul.nic import Nic, local_nic
     from nic_emul.roles import Collective, Role
 
 __all__ = [
+    "MTUS",
     "Collective",
     "CounterRow",
     "Counters",
@@ -30,6 +31,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "MTUS": "config",
     "Collective": "roles",
     "CounterRow": "counters",
     "Counters": "counters",

@@ -25,7 +25,7 @@ from nic_emul.config import GroupOptions
 from nic_emul.errors import ConfigError, UnsupportedOperation
 from nic_emul.nic import Nic, local_nic
 from nic_emul.point_to_point import PointToPoint
-from nic_emul.transport import Transport
+from nic_emul.transport import Transport, announce
 from nic_emul.work import NicWork, Result, Worker
 
 check_torch()
@@ -59,7 +59,7 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._sequence = 0
         self._batch: list[NicWork] | None = None
         self._open = True
-        timeout_s = nic.config.timeout_s or timeout.total_seconds()
+        timeout_s = min(nic.config.timeout_s, timeout.total_seconds())
         self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
         self._collectives = Collectives(self._transport, options)
         self._point_to_point = PointToPoint(self._transport, options)
@@ -141,15 +141,9 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         data_sizes: Sequence[int],
         opts: Any = None,
     ) -> NicWork:
-        # Rows are split; a tensor that is not contiguous has no rows in memory to speak of.
-        target, source = out.detach().contiguous(), data.detach().contiguous()
-        outs = list(target.split(self._row_counts(target, out_sizes)))
-        exchange = self._collectives.all_to_all(
-            outs, list(source.split(self._row_counts(source, data_sizes)))
-        )
-        if out.is_contiguous():
-            return self._run([exchange], out)
-        return self._run([exchange, lambda: _assign(out, target)], out)
+        outs = out.detach().split(self._row_counts(out, out_sizes))
+        parts = data.detach().split(self._row_counts(data, data_sizes))
+        return self._run([self._collectives.all_to_all(outs, parts)], out)
 
     alltoall_base = all_to_all_single
 
@@ -288,8 +282,10 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
         group_options = GroupOptions()
     if not isinstance(group_options, GroupOptions):
         raise ConfigError(f"pg_options: expected nic_emul.GroupOptions; found {group_options!r}")
-    nic = local_nic()
     rank = backend_options.group_rank
+    # Before the NIC: its engine may compile itself first, and the others should know who is here.
+    announce(backend_options.store, rank)
+    nic = local_nic()
     # The default group leaves the list empty.
     ranks = list(backend_options.global_ranks_in_group) or range(backend_options.group_size)
     nic.set_rank(ranks[rank])
@@ -331,7 +327,3 @@ def _single(tensors: Tensors) -> torch.Tensor:
     if len(tensors) != 1:
         raise UnsupportedOperation(f"send and recv: expected one tensor; found {len(tensors)}")
     return tensors[0]
-
-
-def _assign(target: torch.Tensor, source: torch.Tensor) -> None:
-    target.detach().copy_(source)

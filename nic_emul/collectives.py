@@ -3,6 +3,8 @@
 
 Each method checks its arguments at once, so that a wrong call raises in the caller before any peer
 is involved, and returns the operation to run. Operations must run in the same order on all ranks.
+No element is read before the operation runs, as on a stream of NCCL's: what an operation in flight
+writes is what the next one reads.
 """
 
 from collections.abc import Callable, Sequence
@@ -72,11 +74,25 @@ class Collectives:
         """Reduce `data`, n parts of `out.numel()` elements; `out` gets part r on rank r."""
         check_tensors([out, data])
         self._check_elements("reduce_scatter input", data.numel(), self._size * out.numel())
-        reduce_op = reduction(op, data.dtype, self._size)
+        return self._reduce_scatter(out, lambda: data, op)
+
+    def reduce_scatter_list(self, out: torch.Tensor, parts: Tensors, op: Any) -> Operation:
+        """Reduce `parts`, one tensor per rank of `out.numel()` elements each."""
+        parts = list(parts)
+        check_tensors([out, *parts])
+        self._check_elements("reduce_scatter parts", len(parts), self._size)
+        for part in parts:
+            self._check_elements("reduce_scatter part", part.numel(), out.numel())
+        return self._reduce_scatter(out, lambda: torch.cat([flatten(part) for part in parts]), op)
+
+    def _reduce_scatter(
+        self, out: torch.Tensor, source: Callable[[], torch.Tensor], op: Any
+    ) -> Operation:
+        reduce_op = reduction(op, out.dtype, self._size)
 
         def run() -> None:
             exchange = self._begin(Collective.REDUCE_SCATTER, out, out.nbytes, reduce_op)
-            result, flat = flatten(out), flatten(data)
+            result, flat = landing(out), flatten(source())
             if self._size == 1:
                 result.copy_(flat)
                 _reduce_alone(result, reduce_op)
@@ -86,14 +102,6 @@ class Collectives:
 
         return run
 
-    def reduce_scatter_list(self, out: torch.Tensor, parts: Tensors, op: Any) -> Operation:
-        """Reduce `parts`, one tensor per rank of `out.numel()` elements each."""
-        check_tensors([out, *parts])
-        self._check_elements("reduce_scatter parts", len(parts), self._size)
-        for part in parts:
-            self._check_elements("reduce_scatter part", part.numel(), out.numel())
-        return self.reduce_scatter(out, torch.cat([flatten(part) for part in parts]), op)
-
     def all_gather(self, out: torch.Tensor, data: torch.Tensor) -> Operation:
         """Gather `data` of every rank into `out`, n parts of `data.numel()` elements."""
         check_tensors([out, data])
@@ -101,7 +109,7 @@ class Collectives:
 
         def run() -> None:
             exchange = self._begin(Collective.ALL_GATHER, data, data.nbytes)
-            result = flatten(out)
+            result = landing(out)
             own = result[self._rank * data.numel() : (self._rank + 1) * data.numel()]
             # `data` may be this very part of `out`; then there is nothing to copy.
             if own.data_ptr() != data.data_ptr() or not data.is_contiguous():
@@ -114,6 +122,7 @@ class Collectives:
 
     def all_gather_list(self, outs: Tensors, data: torch.Tensor) -> Operation:
         """Gather `data` of every rank into `outs`, one tensor per rank."""
+        outs = list(outs)
         check_tensors([data, *outs])
         self._check_elements("all_gather outputs", len(outs), self._size)
         for out in outs:
@@ -145,6 +154,7 @@ class Collectives:
 
     def all_to_all(self, outs: Tensors, data: Tensors) -> Operation:
         """Send `data[i]` to rank i and receive `outs[i]` from rank i; sizes may differ by pair."""
+        outs, data = list(outs), list(data)
         check_tensors([*outs, *data])
         self._check_elements("all_to_all outputs", len(outs), self._size)
         self._check_elements("all_to_all inputs", len(data), self._size)
@@ -165,6 +175,7 @@ class Collectives:
 
     def gather(self, outs: Tensors, data: torch.Tensor, root: int) -> Operation:
         """Collect `data` of every rank in the root's `outs`; `outs` is empty elsewhere."""
+        outs = list(outs)
         check_tensors([*outs, data])
         self._check_rank("root", root)
         self._check_elements("gather outputs", len(outs), self._size if self._rank == root else 0)
@@ -187,6 +198,7 @@ class Collectives:
 
     def scatter(self, out: torch.Tensor, data: Tensors, root: int) -> Operation:
         """Give `data[i]` of the root to rank i; `data` is empty elsewhere."""
+        data = list(data)
         check_tensors([out, *data])
         self._check_rank("root", root)
         self._check_elements("scatter inputs", len(data), self._size if self._rank == root else 0)
@@ -268,6 +280,13 @@ def flatten(tensor: torch.Tensor) -> torch.Tensor:
     flat = tensor.detach().contiguous()
     # Not view(-1): a tensor of one element counts as contiguous whatever its stride.
     return flat.as_strided((flat.numel(),), (1,))
+
+
+def landing(tensor: torch.Tensor) -> torch.Tensor:
+    """A contiguous vector to fill and then `put_back`: the tensor's memory if possible, or new."""
+    if tensor.is_contiguous():
+        return flatten(tensor)
+    return torch.empty(tensor.numel(), dtype=tensor.dtype)
 
 
 def put_back(tensor: torch.Tensor, flat: torch.Tensor) -> None:

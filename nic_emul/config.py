@@ -12,7 +12,9 @@ from codec.engine import ENGINE_NAMES
 from nic_emul.errors import ConfigError
 from nic_emul.roles import Role
 
-MTU_CHOICES = (1024, 4096)
+MTUS = (1024, 4096)
+"""The path MTUs of RoCEv2 that a NIC can be set to, in bytes."""
+
 LOOPBACK = "127.0.0.1"
 
 
@@ -24,8 +26,10 @@ class NicConfig:
         engine: codec engine, one of `codec.engine.ENGINE_NAMES` (`WIREZIP_ENGINE`).
         mtu: RoCEv2 path MTU in bytes, 1024 or 4096: the payload of a full packet
             (`WIREZIP_MTU`).
-        timeout_s: seconds without progress after which a peer counts as hung; None takes the
-            timeout of the process group (`WIREZIP_TIMEOUT_S`).
+        timeout_s: seconds without progress after which a peer counts as hung and the job ends
+            (`WIREZIP_TIMEOUT_S`, 60 if not set). A shorter timeout of the process group counts
+            instead; torch's own is half an hour. It includes the time for which a rank computes
+            while others wait for it, but not the time in which an engine compiles itself.
         counters_dir: folder where each rank writes its counters at shutdown (`WIREZIP_COUNTERS`).
         host: address that this rank listens on; None derives it from the master's address
             (`WIREZIP_HOST`).
@@ -33,7 +37,7 @@ class NicConfig:
 
     engine: str = "numba"
     mtu: int = 4096
-    timeout_s: float | None = None
+    timeout_s: float = 60.0
     counters_dir: Path | None = None
     host: str | None = None
 
@@ -42,9 +46,9 @@ class NicConfig:
             raise ConfigError(
                 f"WIREZIP_ENGINE: expected one of {', '.join(ENGINE_NAMES)}; found {self.engine!r}"
             )
-        if self.mtu not in MTU_CHOICES:
-            raise ConfigError(f"WIREZIP_MTU: expected one of {MTU_CHOICES}; found {self.mtu}")
-        if self.timeout_s is not None and not 0 < self.timeout_s < math.inf:
+        if self.mtu not in MTUS:
+            raise ConfigError(f"WIREZIP_MTU: expected one of {MTUS}; found {self.mtu}")
+        if not 0 < self.timeout_s < math.inf:
             raise ConfigError(f"WIREZIP_TIMEOUT_S: expected seconds > 0; found {self.timeout_s}")
         if self.host is not None:
             _check_host(self.host)
@@ -59,11 +63,12 @@ class NicConfig:
         found = {name: text for name, text in environment.items() if text.strip()}
         default = cls()
         counters = found.get("WIREZIP_COUNTERS")
-        timeout = found.get("WIREZIP_TIMEOUT_S")
         return cls(
             engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
             mtu=int(_number("WIREZIP_MTU", found.get("WIREZIP_MTU", str(default.mtu)), int)),
-            timeout_s=None if timeout is None else _number("WIREZIP_TIMEOUT_S", timeout, float),
+            timeout_s=_number(
+                "WIREZIP_TIMEOUT_S", found.get("WIREZIP_TIMEOUT_S", str(default.timeout_s)), float
+            ),
             counters_dir=None if counters is None else Path(counters),
             host=found.get("WIREZIP_HOST"),
         )

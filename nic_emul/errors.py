@@ -56,5 +56,9 @@ class CollectiveMismatch(TransportError):
     """Ranks disagree about which collective is running, or about its size, type or role."""
 
 
+class GroupClosed(TransportError):
+    """The group was shut down, or aborted, before the operation was done; the process goes on."""
+
+
 class JobFailed(TransportError):
     """This process has already failed; the message repeats the first error."""

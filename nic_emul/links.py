@@ -62,7 +62,6 @@ class _Job:
     data: U8
     kind: Kind
     ticket: int
-    on_sent: Callable[[], None] | None
 
 
 class SendLink:
@@ -85,7 +84,7 @@ class SendLink:
         self._nic = nic
         self._timeout_s = timeout_s
         self._fail = fail
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[_Job | Callable[[], None] | None] = queue.SimpleQueue()
         self._posted = 0
         self._sent = 0
         self._stopped = False
@@ -93,19 +92,8 @@ class SendLink:
         self._thread = threading.Thread(target=self._run, name=f"wirezip-send-{peer}", daemon=True)
         self._thread.start()
 
-    def post(
-        self,
-        traffic: Traffic,
-        *,
-        index: int,
-        data: U8,
-        kind: Kind = Kind.DATA,
-        on_sent: Callable[[], None] | None = None,
-    ) -> int:
+    def post(self, traffic: Traffic, *, index: int, data: U8, kind: Kind = Kind.DATA) -> int:
         """Queue message `index` of `traffic`; `data`, uint8 `(n,)`, stays as it is until sent.
-
-        Args:
-            on_sent: called in the link's thread once the message is sent.
 
         Returns:
             A ticket for `sent` and `wait`. Tickets of one link rise by one.
@@ -113,8 +101,12 @@ class SendLink:
         with self._progress:
             self._posted += 1
             ticket = self._posted
-        self._jobs.put(_Job(traffic, index, data, kind, ticket, on_sent))
+        self._jobs.put(_Job(traffic, index, data, kind, ticket))
         return ticket
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Call `function` in the link's thread, once all that was posted so far is sent."""
+        self._jobs.put(function)
 
     def sent(self, ticket: int) -> bool:
         """Whether the buffer of `ticket` may change again."""
@@ -168,12 +160,13 @@ class SendLink:
         job = self._jobs.get()
         if job is None:
             return False
+        if not isinstance(job, _Job):
+            job()
+            return True
         self._send(job)
         with self._progress:
             self._sent = job.ticket
             self._progress.notify_all()
-        if job.on_sent is not None:
-            job.on_sent()
         return True
 
     def _send(self, job: _Job) -> None:

@@ -9,6 +9,7 @@ waits for, and a receive from any source takes whichever announcement comes firs
 Per pair of ranks and tag, sends meet receives in the order in which they were posted.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -17,19 +18,19 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from nic_emul.collectives import check_tensors, flatten, put_back
+from nic_emul.collectives import check_tensors, flatten, landing, put_back
 from nic_emul.config import GroupOptions
 from nic_emul.dtypes import describe
 from nic_emul.errors import (
     CollectiveMismatch,
-    JobFailed,
+    GroupClosed,
     PeerLost,
     PeerTimeout,
     ProtocolError,
     UnsupportedOperation,
 )
 from nic_emul.hello import Channel
-from nic_emul.links import Note, RecvLink
+from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.message import Header, Kind, Traffic
 from nic_emul.ring import as_bytes
 from nic_emul.roles import Collective, resolve_role
@@ -42,10 +43,11 @@ _ANNOUNCEMENTS_MAX = 65536
 
 @dataclass(eq=False)
 class _Send:
-    """A send that has been announced and is not finished."""
+    """A send that has been announced, on `link` unless it is to this rank, and is not finished."""
 
     traffic: Traffic
-    flat: torch.Tensor
+    tensor: torch.Tensor
+    link: SendLink | None
     work: NicWork
     deadline: float
 
@@ -57,11 +59,16 @@ class _Receive:
     source: int | None
     traffic: Traffic
     target: torch.Tensor
-    flat: torch.Tensor
     work: NicWork
     deadline: float
+    flat: torch.Tensor = field(default_factory=lambda: torch.empty(0))
     pieces: list[torch.Tensor] = field(default_factory=list)
     arrived: int = 0
+
+    def prepare(self) -> None:
+        """Make the memory ready that the data arrive in."""
+        self.flat = landing(self.target)
+        self.pieces = _pieces(self.flat)
 
 
 class PointToPoint:
@@ -77,6 +84,7 @@ class PointToPoint:
         self._announced: dict[int, deque[Header]] = {}
         self._granted: dict[tuple[int, int], _Receive] = {}
         self._links: dict[int, RecvLink] = {}
+        self._heard: dict[int, float] = {}
         self._gone: set[int] = set()
         self._readers: list[threading.Thread] = []
         transport.on_opened = self._opened
@@ -87,30 +95,24 @@ class PointToPoint:
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> NicWork:
         """Send `tensor` to rank `peer` of the group; done when its memory may change again."""
         self._check(tensor, peer)
-        flat = flatten(tensor)
+        link = None if peer == self._transport.rank else self._link_to(peer)
         with self._state:
             number = self._next_number.get(peer, 0)
             self._next_number[peer] = (number + 1) & 0xFFFFFFFF
-            traffic = self._traffic(flat, number, tag)
-            send = _Send(traffic, flat, NicWork([tensor]), self._deadline())
+            traffic = self._traffic(tensor, number, tag)
+            send = _Send(traffic, tensor, link, NicWork([tensor]), self._deadline())
             self._sends[peer, number] = send
-        if peer == self._transport.rank:
+        if link is None:
             self._announce(peer, _announcement(traffic, self._transport.nic.config.mtu))
-            return send.work
-        try:
-            link = self._transport.send_link(peer, Channel.POINT_TO_POINT)
-        except Exception as error:
-            self._transport.fail(error)
-            raise
-        link.post(traffic, index=0, data=np.empty(0, np.uint8), kind=Kind.ANNOUNCE)
+        else:
+            link.post(traffic, index=0, data=np.empty(0, np.uint8), kind=Kind.ANNOUNCE)
         return send.work
 
     def receive(self, tensor: torch.Tensor, peer: int | None, tag: int) -> NicWork:
         """Receive into `tensor` from rank `peer` of the group, None for whoever sends first."""
         self._check(tensor, self._transport.rank if peer is None else peer)
-        flat = flatten(tensor)
         receive = _Receive(
-            peer, self._traffic(flat, 0, tag), tensor, flat, NicWork([tensor]), self._deadline()
+            peer, self._traffic(tensor, 0, tag), tensor, NicWork([tensor]), self._deadline()
         )
         with self._state:
             if peer in self._gone:
@@ -139,8 +141,15 @@ class PointToPoint:
                 f"peer: expected rank 0 to {self._transport.size - 1}; found {peer}"
             )
 
-    def _traffic(self, flat: torch.Tensor, number: int, tag: int) -> Traffic:
-        dtype = describe(flat.dtype)
+    def _link_to(self, peer: int) -> SendLink:
+        try:
+            return self._transport.send_link(peer, Channel.POINT_TO_POINT)
+        except Exception as error:
+            self._transport.fail(error)
+            raise
+
+    def _traffic(self, tensor: torch.Tensor, number: int, tag: int) -> Traffic:
+        dtype = describe(tensor.dtype)
         return Traffic(
             collective=Collective.SEND,
             role=resolve_role(
@@ -149,7 +158,7 @@ class PointToPoint:
             dtype=dtype,
             sequence=number,
             tag=tag,
-            total_bytes=flat.nbytes,
+            total_bytes=tensor.nbytes,
         )
 
     def _name(self, peer: int | None) -> str:
@@ -203,8 +212,9 @@ class PointToPoint:
                 if found is None:
                     return
                 peer, header, receive = found
-                receive.traffic = self._traffic(receive.flat, header.sequence, header.tag)
-                receive.pieces = _pieces(receive.flat)
+                receive.traffic = self._traffic(receive.target, header.sequence, header.tag)
+                receive.prepare()
+                receive.deadline = self._deadline()
                 if receive.pieces and peer != self._transport.rank:
                     self._granted[peer, header.sequence] = receive
             self._grant(peer, header, receive)
@@ -239,7 +249,7 @@ class PointToPoint:
     def _copy(self, number: int, receive: _Receive) -> None:
         with self._state:
             send = self._sends.pop((self._transport.rank, number))
-        put_back(receive.target, send.flat)
+        put_back(receive.target, flatten(send.tensor))
         send.work.complete()
         receive.work.complete(self._transport.rank)
 
@@ -253,7 +263,7 @@ class PointToPoint:
         piece = receive.pieces[receive.arrived]
         link.receive_body(header, receive.traffic, index=receive.arrived, out=as_bytes(piece))
         receive.arrived += 1
-        receive.deadline = self._deadline()
+        self._heard[link.peer] = time.monotonic()
         if receive.arrived == len(receive.pieces):
             with self._state:
                 del self._granted[key]
@@ -270,26 +280,23 @@ class PointToPoint:
 
     # Sending side
 
-    def _clear_to_send(self, peer: int, number: int) -> None:
-        send = self._sends.get((peer, number))
-        if send is None:
+    def _clear_to_send(self, link: SendLink, number: int) -> None:
+        send = self._sends.get((link.peer, number))
+        if send is None or send.link is not link:
             raise ProtocolError(
-                f"{self._name(peer)} cleared a send that was never announced: {number}"
+                f"{self._name(link.peer)} cleared a send that was never announced: {number}"
             )
-        send.deadline = self._deadline()
-        pieces = _pieces(send.flat)
-        if not pieces:
-            self._sent(peer, number)
-            return
-        link = self._transport.send_link(peer, Channel.POINT_TO_POINT)
+        # From here on the link notices when the peer takes nothing.
+        send.deadline = math.inf
+        # This is the monitor's thread, which must not wait: neither for a copy of the tensor nor
+        # for the callbacks of a finished operation.
+        link.call(lambda: self._transmit(link, send))
+
+    def _transmit(self, link: SendLink, send: _Send) -> None:
+        pieces = _pieces(flatten(send.tensor))
         for index, piece in enumerate(pieces):
-            last = index == len(pieces) - 1
-            link.post(
-                send.traffic,
-                index=index,
-                data=as_bytes(piece),
-                on_sent=(lambda: self._sent(peer, number)) if last else None,
-            )
+            link.post(send.traffic, index=index, data=as_bytes(piece))
+        link.call(lambda: self._sent(link.peer, send.traffic.sequence))
 
     def _sent(self, peer: int, number: int) -> None:
         with self._state:
@@ -302,20 +309,29 @@ class PointToPoint:
     def _check_deadlines(self) -> None:
         now = time.monotonic()
         with self._state:
-            late = [
-                f"a send to {self._name(peer)}"
+            deadlines = [
+                (s.deadline, f"a send to {self._name(peer)}")
                 for (peer, _), s in self._sends.items()
-                if s.deadline < now
             ]
-            receives = [*self._posted, *self._granted.values()]
-            late += [f"a receive from {self._name(r.source)}" for r in receives if r.deadline < now]
+            deadlines += [
+                (r.deadline, f"a receive from {self._name(r.source)}") for r in self._posted
+            ]
+            # One receive waits while the data of another arrive.
+            deadlines += [
+                (
+                    max(r.deadline, self._heard.get(peer, 0) + self._transport.timeout_s),
+                    f"a receive from {self._name(peer)}",
+                )
+                for (peer, _), r in self._granted.items()
+            ]
+        late = [what for deadline, what in deadlines if deadline < now]
         if late:
             self._transport.fail(
                 PeerTimeout(f"{late[0]} made no progress in {self._transport.timeout_s:g} s")
             )
 
     def _stopped(self) -> None:
-        error = self._transport.nic.failure.error or JobFailed("the group has been shut down")
+        error = self._transport.nic.failure.error or GroupClosed("the group has been shut down")
         with self._state:
             unfinished = [send.work for send in self._sends.values()]
             unfinished += [receive.work for receive in (*self._posted, *self._granted.values())]

@@ -10,6 +10,7 @@ zero. PREMUL_SUM multiplies by the caller's factor first. bool is a logical valu
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -53,14 +54,23 @@ class Reduction:
     Attributes:
         code: the same on every rank.
         combine: `combine(received, local, out)`; `out` may be either of the others.
-        factor: what each rank's input is multiplied by first, already rounded to the dtype.
+        scale: what each rank's input is multiplied by first; a tensor may still be computed.
+        dtype: of the elements.
         divisor: what the sum is divided by at the end (integer AVG).
     """
 
     code: ReduceCode
     combine: Combine
-    factor: float | None = None
+    dtype: torch.dtype
+    scale: float | torch.Tensor | None = None
     divisor: int | None = None
+
+    @cached_property
+    def factor(self) -> float | None:
+        """`scale`, rounded to the dtype; read at the first use, which is in the worker."""
+        if self.scale is None:
+            return None
+        return float(torch.tensor(float(self.scale), dtype=self.dtype))
 
     def finish(self, result: torch.Tensor) -> None:
         """Apply the final division, in place."""
@@ -78,13 +88,12 @@ def reduction(op: Any, dtype: torch.dtype, size: int) -> Reduction:
     floating = dtype.is_floating_point or dtype.is_complex
     _check(code, dtype, floating)
     if code is ReduceCode.AVG and not floating:
-        return Reduction(code, _COMBINE[ReduceCode.SUM], divisor=size)
+        return Reduction(code, _COMBINE[ReduceCode.SUM], dtype, divisor=size)
     if code is ReduceCode.AVG:
-        return Reduction(code, _COMBINE[ReduceCode.SUM], factor=_round(1.0 / size, dtype))
+        return Reduction(code, _COMBINE[ReduceCode.SUM], dtype, scale=1.0 / size)
     if code is ReduceCode.PREMUL_SUM:
-        factor = float(op.__getstate__()[1])
-        return Reduction(code, _COMBINE[ReduceCode.SUM], factor=_round(factor, dtype))
-    return Reduction(code, _COMBINE[code])
+        return Reduction(code, _COMBINE[ReduceCode.SUM], dtype, scale=_premultiplier(op))
+    return Reduction(code, _COMBINE[code], dtype)
 
 
 def _check(code: ReduceCode, dtype: torch.dtype, floating: bool) -> None:
@@ -99,5 +108,11 @@ def _check(code: ReduceCode, dtype: torch.dtype, floating: bool) -> None:
         raise UnsupportedOperation(f"reduction: {code.name} is not available for {dtype}")
 
 
-def _round(factor: float, dtype: torch.dtype) -> float:
-    return float(torch.tensor(factor, dtype=dtype).item())
+def _premultiplier(op: Any) -> float | torch.Tensor:
+    scale: float | torch.Tensor = op.__getstate__()[1]
+    if isinstance(scale, torch.Tensor) and (scale.numel() != 1 or scale.device.type != "cpu"):
+        raise UnsupportedOperation(
+            f"PREMUL_SUM factor: expected one element on cpu; "
+            f"found shape {tuple(scale.shape)} on {scale.device}"
+        )
+    return scale

@@ -17,18 +17,31 @@ from datetime import timedelta
 
 from torch.distributed import Store
 
-from nic_emul.errors import CollectiveMismatch, JobFailed, PeerFailed, PeerLost, PeerTimeout
+from nic_emul.errors import CollectiveMismatch, GroupClosed, PeerFailed, PeerLost, PeerTimeout
 from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
 from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
 from nic_emul.nic import Nic
-from nic_emul.sockets import set_blocking
+from nic_emul.sockets import close_abruptly, set_blocking
 
 _CLOSE_S = 10.0
+# What the slowest engine may take to compile itself on a loaded machine, with ranks in a queue.
+_WARM_UP_S = 600.0
+_HERE = "wirezip/here/{}"
+
+Key = tuple[int, Channel]
+
+
+def announce(store: Store, rank: int) -> None:
+    """Tell the other ranks of a group that `rank` is here, though maybe not ready for long."""
+    store.set(_HERE.format(rank), "")
 
 
 class Transport:
     """Opens, keeps and closes the links of one rank of a group.
+
+    One condition guards both tables of links and the state of closing. Nothing waits for a peer
+    while it holds it: connections are made outside, at most one at a time for each link.
 
     Attributes:
         nic: the NIC behind every link.
@@ -43,18 +56,19 @@ class Transport:
         self.size = len(job_ranks)
         self.timeout_s = timeout_s
         self._job_ranks = job_ranks
-        self._connecting = threading.Lock()
-        self._arrival = threading.Condition()
-        self._send_links: dict[tuple[int, Channel], SendLink] = {}
-        self._recv_links: dict[tuple[int, Channel], RecvLink] = {}
+        self._changed = threading.Condition()
+        self._connecting: dict[Key, socket.socket] = {}
+        self._send_links: dict[Key, SendLink] = {}
+        self._recv_links: dict[Key, RecvLink] = {}
         self._departed: set[int] = set()
         self._closing = False
+        self._abort_reason = ""
         self._secret = b""
         self._addresses: list[tuple[str, int]] = []
         self._monitor: Monitor | None = None
         # Point-to-point traffic plugs in here (`point_to_point.py`).
         self.on_opened: Callable[[RecvLink], None] = _ignore
-        self.on_clear_to_send: Callable[[int, int], None] = _ignore
+        self.on_clear_to_send: Callable[[SendLink, int], None] = _ignore
         self.on_stopped: Callable[[], None] = _ignore
         self.on_tick: Callable[[], None] = _ignore
 
@@ -65,15 +79,16 @@ class Transport:
             PeerTimeout: a rank did not come.
             PeerLost: a rank came and went.
         """
-        self.nic.failure.check()
         self.nic.failure.register(self, self._stop)
-        if self.size == 1:
-            return
         try:
-            self._secret = _share_secret(store, self.rank, self.timeout_s)
+            self.nic.failure.check()
+            if self.size == 1:
+                return
+            _wait(store, [_HERE.format(peer) for peer in range(self.size)], self.timeout_s)
+            self._secret = _share_secret(store, self.rank, self.timeout_s + _WARM_UP_S)
             self._monitor = Monitor(self, host=self.nic.host, secret=self._secret)
             self._addresses = _share_address(
-                store, self.rank, self.size, self._monitor.address, self.timeout_s
+                store, self.rank, self.size, self._monitor.address, self.timeout_s + _WARM_UP_S
             )
             self._monitor.start()
             self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
@@ -88,11 +103,28 @@ class Transport:
         Raises:
             PeerLost, PeerTimeout, AuthenticationError: it cannot be opened.
         """
-        with self._connecting:
-            link = self._send_links.get((peer, channel))
-            if link is None:
-                link = self._connect(peer, channel)
+        key = (peer, channel)
+        link = self._send_links.get(key)
+        if link is not None:
             return link
+        with self._changed:
+            while key in self._connecting:
+                self._changed.wait()
+            if key in self._send_links:
+                return self._send_links[key]
+            self._check_open()
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._connecting[key] = sock
+        try:
+            self._connect(sock, peer, channel)
+            return self._add(key, sock)
+        except BaseException:
+            sock.close()
+            raise
+        finally:
+            with self._changed:
+                self._connecting.pop(key, None)
+                self._changed.notify_all()
 
     def recv_link(self, peer: int, channel: Channel) -> RecvLink:
         """The link from `peer`, which `peer` opens.
@@ -100,14 +132,12 @@ class Transport:
         Raises:
             PeerTimeout: it did not in time.
             PeerLost: it has left.
-            JobFailed: this process has failed meanwhile.
+            JobFailed, GroupClosed: this process has failed, or left the group, meanwhile.
         """
         deadline = time.monotonic() + self.timeout_s
-        with self._arrival:
+        with self._changed:
             while (link := self._recv_links.get((peer, channel))) is None:
-                self.nic.failure.check()
-                if self._closing:
-                    raise JobFailed("the group has been shut down")
+                self._check_open()
                 if peer in self._departed:
                     raise PeerLost(f"{self.name_of(peer)} has left the group")
                 left = deadline - time.monotonic()
@@ -115,7 +145,7 @@ class Transport:
                     raise PeerTimeout(
                         f"{self.name_of(peer)} did not connect in {self.timeout_s:g} s"
                     )
-                self._arrival.wait(left)
+                self._changed.wait(left)
             return link
 
     def name_of(self, peer: int) -> str:
@@ -126,27 +156,28 @@ class Transport:
         """Report an error of this group, unless the group is being closed anyway.
 
         Returns:
-            The first error of the process, which is what callers should see.
+            What callers should see: the first error of the process; if there is none, that the
+            group is closed.
         """
         if not self._closing:
             self.nic.failure.report(self.name_of(self.rank), error)
-        return self.nic.failure.error or error
+        return self.nic.failure.error or GroupClosed("the group has been shut down")
 
     def disconnect(self, reason: str = "") -> None:
         """Send what is queued, then say goodbye or, with a `reason`, abort.
 
         Threads that wait for a link come back at once; join them, then `release`.
         """
-        self._closing = True
+        self._begin_closing()
         if self._monitor is not None:
             self._monitor.stop()
+        # From here on no link is added: connecting threads find the group closed, and the monitor
+        # accepts nobody.
         deadline = time.monotonic() + _CLOSE_S
         for send_link in self._send_links.values():
             send_link.close(deadline)
         for recv_link in self._recv_links.values():
             recv_link.leave(Note.ABORT if reason else Note.GOODBYE, reason)
-        with self._arrival:
-            self._arrival.notify_all()
         self.on_stopped()
 
     def release(self) -> None:
@@ -185,9 +216,12 @@ class Transport:
             name=self.name_of(hello.source),
             timeout_s=self.timeout_s,
         )
-        with self._arrival:
+        with self._changed:
             self._recv_links[key] = link
-            self._arrival.notify_all()
+            self._changed.notify_all()
+            reason = self._abort_reason
+        if reason:
+            link.leave(Note.ABORT, reason)
         if hello.channel is Channel.POINT_TO_POINT:
             self.on_opened(link)
 
@@ -195,11 +229,11 @@ class Transport:
         if note is Note.ABORT:
             self.fail(PeerFailed(self.name_of(link.peer), text))
         elif note is Note.GOODBYE:
-            with self._arrival:
+            with self._changed:
                 self._departed.add(link.peer)
-                self._arrival.notify_all()
+                self._changed.notify_all()
         else:
-            self.on_clear_to_send(link.peer, value)
+            self.on_clear_to_send(link, value)
 
     def disconnected(self, link: SendLink) -> None:
         if link.peer not in self._departed:
@@ -211,40 +245,56 @@ class Transport:
     def failed(self, error: BaseException) -> None:
         self.fail(error)
 
-    def _connect(self, peer: int, channel: Channel) -> SendLink:
-        self.nic.failure.check()
+    def _connect(self, sock: socket.socket, peer: int, channel: Channel) -> None:
+        """Connect `sock` to `peer` and prove to each other who we are."""
+        sock.settimeout(self.timeout_s)
         try:
-            sock = socket.create_connection(self._addresses[peer], timeout=self.timeout_s)
+            sock.connect(self._addresses[peer])
         except OSError as error:
             raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
-        try:
-            set_blocking(sock, self.timeout_s)
-            hello = Hello(self.rank, peer, channel, self.nic.config.mtu)
-            greet(sock, hello, self._secret, self.name_of(peer))
-        except BaseException:
-            sock.close()
-            raise
-        link = SendLink(
-            self.nic,
-            sock,
-            peer=peer,
-            name=self.name_of(peer),
-            timeout_s=self.timeout_s,
-            fail=self.fail,
-        )
-        self._send_links[peer, channel] = link
-        if self._monitor is not None:
-            self._monitor.watch(link)
-        return link
+        set_blocking(sock, self.timeout_s)
+        hello = Hello(self.rank, peer, channel, self.nic.config.mtu)
+        greet(sock, hello, self._secret, self.name_of(peer))
+
+    def _add(self, key: Key, sock: socket.socket) -> SendLink:
+        with self._changed:
+            self._check_open()
+            link = SendLink(
+                self.nic,
+                sock,
+                peer=key[0],
+                name=self.name_of(key[0]),
+                timeout_s=self.timeout_s,
+                fail=self.fail,
+            )
+            self._send_links[key] = link
+            del self._connecting[key]
+            if self._monitor is not None:
+                self._monitor.watch(link)
+            return link
+
+    def _check_open(self) -> None:
+        self.nic.failure.check()
+        if self._closing:
+            raise GroupClosed("the group has been shut down")
+
+    def _begin_closing(self, abort_reason: str = "") -> None:
+        """Refuse new links, and wake whoever waits for one or makes one."""
+        with self._changed:
+            self._closing = True
+            self._abort_reason = abort_reason or self._abort_reason
+            for sock in self._connecting.values():
+                close_abruptly(sock)
+            self._changed.notify_all()
 
     def _stop(self, reason: str) -> None:
-        self._closing = True
-        for recv_link in list(self._recv_links.values()):
+        self._begin_closing(reason)
+        with self._changed:
+            recv_links, send_links = [*self._recv_links.values()], [*self._send_links.values()]
+        for recv_link in recv_links:
             recv_link.leave(Note.ABORT, reason)
-        for send_link in list(self._send_links.values()):
+        for send_link in send_links:
             send_link.abort()
-        with self._arrival:
-            self._arrival.notify_all()
         self.on_stopped()
 
 

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.futures import Future
 
-from nic_emul.errors import PeerTimeout
+from nic_emul.errors import GroupClosed, PeerTimeout
 from nic_emul.failure import exit_now
 
 Result = torch.Tensor | list[torch.Tensor]
@@ -20,8 +20,9 @@ Result = torch.Tensor | list[torch.Tensor]
 class NicWork(dist.Work):
     """An operation in progress.
 
-    `wait` raises what went wrong. The future of a failed operation never completes: C++ code that
-    waits for it cannot take a Python exception, and the process is about to end anyway.
+    `wait` raises what went wrong. The future of an operation that failed with the process never
+    completes: C++ code that waits for it cannot take a Python exception, and the process is about
+    to end anyway. When only the group has ended, the future raises `GroupClosed`.
     """
 
     def __init__(self, result: Result) -> None:
@@ -87,6 +88,9 @@ class NicWork(dist.Work):
         if not self._done.is_set():
             self._error = error
             self._done.set()
+            if isinstance(error, GroupClosed):
+                # The stubs of torch give this the type of a result.
+                self._future.set_exception(error)  # type: ignore[arg-type]
 
 
 class Worker:

@@ -8,7 +8,6 @@ interrupted. Anything raised on purpose is printed as one line.
 
 import importlib
 import itertools
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,9 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 import tyro
 from tyro.conf import Positional
 
+from codec.engine import EngineName
 from codec.errors import WirezipError
+from codec.output import JsonPath, console_beside, write_json
 from training import config
-from training.config import EngineName, RunConfig, StrategyName
+from training.config import RunConfig, StrategyName
 from training.errors import ConfigError, DataError, RecordError, TrainingError
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ COMMANDS = {
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
 }
 
-JsonPath = Annotated[Path | None, tyro.conf.arg(name="json", metavar="PATH")]
 StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
 
 
@@ -149,14 +149,15 @@ class Train:
         run_config = _resolve(self)
         engine, steps = run_config.network.engine, run_config.steps
         folder = self.out or timestamped(f"{run_config.name}-{engine}")
-        console = _console(self.json)
+        console = console_beside(self.json)
+        _compile_codec(console, [run_config])
         with RunProgress(console, total_steps=steps) as progress:
             show = partial(progress.step, f"{run_config.strategy} {engine}", steps=steps)
             run = launch(run_config, folder, on_step=show)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
         _print_paths(console, [folder, *plots])
-        _write_json(self.json, asdict(run.summary) | {"losses": run.losses})
+        write_json(self.json, asdict(run.summary) | {"losses": run.losses})
         return 0
 
 
@@ -187,11 +188,11 @@ class Compare:
 
         run_config = _resolve(self)
         folder = self.out or timestamped(f"{run_config.name}-compare")
-        console = _console(self.json)
+        console = console_beside(self.json)
         (comparison,), plots = _compare_all(console, [(run_config, folder)])
         print_comparison(console, comparison)
         _print_paths(console, [folder, *plots])
-        _write_json(self.json, comparison.report())
+        write_json(self.json, comparison.report())
         return 0 if comparison.difference is None else 1
 
 
@@ -211,7 +212,7 @@ class Demo:
         from training.report import print_comparison
 
         folder = self.out or timestamped("demo")
-        console = _console(self.json)
+        console = console_beside(self.json)
         configs = [
             config.override(config.load(name), steps=self.steps)
             for name in ("demo-zero2", "demo-zero3")
@@ -224,7 +225,7 @@ class Demo:
         for comparison in comparisons:
             print_comparison(console, comparison)
         _print_paths(console, [folder, *plots])
-        _write_json(self.json, [comparison.report() for comparison in comparisons])
+        write_json(self.json, [comparison.report() for comparison in comparisons])
         return 0 if all(c.difference is None for c in comparisons) else 1
 
 
@@ -247,14 +248,14 @@ class Report:
             raise ConfigError("folders: expected at least one run folder; found none")
         runs = [run for folder in self.folders for run in find_runs(folder)]
         plots = write_plots(runs, self.out or self.folders[0] / "plots")
-        console = _console(self.json)
+        console = console_beside(self.json)
         console.print(run_table(runs))
         for off, on in itertools.pairwise(runs):
             same_folder = off.folder.parent == on.folder.parent
             if same_folder and off.summary.engine == OFF and on.summary.engine != OFF:
                 print_comparison(console, Comparison(off, on))
         _print_paths(console, plots)
-        _write_json(self.json, [asdict(run.summary) | {"losses": run.losses} for run in runs])
+        write_json(self.json, [asdict(run.summary) | {"losses": run.losses} for run in runs])
         return 0
 
 
@@ -268,7 +269,7 @@ class Doctor:
     def run(self) -> int:
         from training.doctor import examine
 
-        console = _console(self.json)
+        console = console_beside(self.json)
         checks = examine()
         for check in checks:
             mark = (
@@ -277,7 +278,7 @@ class Doctor:
                 else ("[red]FAIL[/]" if check.required else "[yellow]none[/]")
             )
             console.print(mark, f"{check.name}:", check.found, soft_wrap=True, highlight=False)
-        _write_json(self.json, [asdict(check) for check in checks])
+        write_json(self.json, [asdict(check) for check in checks])
         return 0 if all(check.passed or not check.required for check in checks) else 1
 
 
@@ -311,6 +312,7 @@ def _compare_all(
     from training.progress import RunProgress
     from training.report import write_plots
 
+    _compile_codec(console, [run_config for run_config, _ in work])
     comparisons = []
     total = 2 * sum(run_config.steps for run_config, _ in work)
     with RunProgress(console, total_steps=total) as progress:
@@ -328,26 +330,17 @@ def _compare_all(
     return comparisons, plots
 
 
-def _console(json_path: Path | None) -> "Console":
-    """Where people read: standard output, unless that is to hold JSON alone."""
-    from rich.console import Console
+def _compile_codec(console: "Console", configs: Sequence[RunConfig]) -> None:
+    """Before ranks are shown as running: what they would else wait for is said in a line."""
+    from training.launch import compile_codec
 
-    return Console(stderr=json_path == Path("-"))
+    for engine in dict.fromkeys(run_config.network.engine for run_config in configs):
+        compile_codec(engine, announce=lambda: console.print("compiling the codec (once) ..."))
 
 
 def _print_paths(console: "Console", paths: Sequence[Path]) -> None:
     for path in paths:
         console.print(str(path), soft_wrap=True, highlight=False)
-
-
-def _write_json(path: Path | None, value: object) -> None:
-    from training.records import write_json
-
-    if path == Path("-"):
-        json.dump(value, sys.stdout, indent=2, allow_nan=False)
-        sys.stdout.write("\n")
-    elif path is not None:
-        write_json(path, value)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypedDict
 
-from training.config import EngineName, RunConfig, override
+from codec.engine import EngineName
+from training.config import RunConfig, override
 from training.errors import ConfigError
 from training.launch import launch
 from training.records import Run, StepRecord, Totals, write_json

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
+from codec.engine import EngineName
 from training.errors import ConfigError
 
 StrategyName = Literal["zero1", "zero2", "zero3"]
-EngineName = Literal["null", "reference", "numba", "rtl", "hls"]
 ReduceDtype = Literal["bf16", "fp32"]
 Activation = Literal["gelu", "relu"]
 
@@ -102,7 +102,7 @@ class RunConfig:
     name: str
     """Name of the preset."""
     strategy: StrategyName = "zero2"
-    """What is sharded: see `training/sharding.py`."""
+    """What is sharded: see `training/strategy.py`."""
     world_size: int = 4
     """Ranks. `torchrun` decides it instead where it starts the ranks."""
     steps: int = 100

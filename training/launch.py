@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from codec.engine import EngineName
 from training.config import RunConfig, to_toml
 from training.errors import RunError
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
@@ -74,6 +75,21 @@ def launch(config: RunConfig, folder: Path, *, on_step: Callable[[StepRecord], N
             for record in follower.new():
                 on_step(record)
     return read_run(folder)
+
+
+def compile_codec(engine: EngineName, *, announce: Callable[[], None]) -> None:
+    """Compile the codec if this was never done, so that ranks find it compiled.
+
+    Args:
+        announce: called before it is compiled, which takes long enough to be told.
+    """
+    if engine != "numba":
+        return
+    from codec.numba_engine import compile_kernels, kernels_are_cached
+
+    if not kernels_are_cached():
+        announce()
+        compile_kernels()
 
 
 @contextmanager

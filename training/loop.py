@@ -16,6 +16,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -43,6 +44,24 @@ class StepResult:
     loss: float
     grad_norm: float
     lr: float
+
+
+class _Seed(torch.autograd.Function):
+    """A scalar whose backward puts a given gradient on `y`, bit for bit.
+
+    `torch.autograd.backward(y, gradient)` does the same, but loads a package for symbolic
+    mathematics (to compare shapes), which takes a rank longer than a step of a small model.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, y: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return y.new_zeros(())
+
+    @staticmethod
+    def backward(ctx: Any, *scalar: Tensor) -> tuple[Tensor, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient, None
 
 
 class ShardedTrainer:
@@ -125,7 +144,7 @@ class ShardedTrainer:
             unit, x, y = graphs.pop()
             if self.strategy.shards_parameters:
                 unit.gather()
-            torch.autograd.backward(y, gradient)
+            torch.autograd.backward(_Seed.apply(y, gradient))  # type: ignore[no-untyped-call]
             unit.reduce_gradients()
             if self.strategy.shards_parameters:
                 unit.release()

@@ -6,7 +6,7 @@ import os
 import random
 import time
 from pathlib import Path
-from typing import Literal
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -15,20 +15,15 @@ import torch.distributed as dist
 import nic_emul
 from nic_emul.counters import CounterRow
 from training.config import RunConfig
-from training.data import Batches, load_corpus
+from training.data import Batches, Corpus, load_corpus
+from training.errors import DataError
 from training.loop import ShardedTrainer
 from training.network import Network
-from training.records import (
-    Recorder,
-    StepRecord,
-    Summary,
-    Totals,
-    TrafficRow,
-    add_up,
-    timestamped,
-)
+from training.records import Recorder, StepRecord, Summary, Totals, TrafficRow, timestamped
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def train_rank(config: RunConfig, folder: Path | None) -> None:
@@ -39,6 +34,8 @@ def train_rank(config: RunConfig, folder: Path | None) -> None:
         WirezipError: the NIC or the network failed.
     """
     _make_deterministic(config.seed)
+    # Makes the NIC, which may have to compile its codec; no peer waits for this rank yet.
+    nic_emul.local_nic()
     _join()
     network = Network.over_nics()
     recorder = None
@@ -55,6 +52,7 @@ def _train(
     config: RunConfig, network: Network, recorder: Recorder | None, folder: Path | None
 ) -> None:
     corpus = load_corpus(config.data, vocabulary=config.model.vocabulary)
+    _require_same_text(corpus, network.world_size)
     batches = Batches(corpus, config.model.context, config.data.batch_size, config.seed)
     trainer = ShardedTrainer(config, network)
     if recorder:
@@ -93,7 +91,7 @@ def _train(
                     computation_seconds=seconds - communicated,
                     communication_seconds=communicated,
                     codec_seconds=sum(row.encode_s + row.decode_s for row in traffic),
-                    rank0=_totals(traffic),
+                    rank0=_totals(nic_emul.aggregate(traffic).total),
                 )
             )
             LOG.info(
@@ -108,7 +106,9 @@ def _train(
     seconds = time.perf_counter() - started
 
     # Whatever follows is not traffic of the training and is not counted.
-    rows = _traffic(_gather_rows(counters.delta(start), network.world_size))
+    everyones = _all_gather(counters.delta(start), network.world_size)
+    rows = [row for rows in everyones for row in rows]
+    sent = nic_emul.aggregate(rows)
     param_hash = trainer.parameter_hash()
     if recorder:
         recorder.finish(
@@ -125,10 +125,10 @@ def _train(
                 text_sha256=corpus.sha256,
                 param_hash=param_hash,
                 seconds=seconds,
-                totals=add_up(rows),
-                by_role=_by(rows, "role"),
-                by_collective=_by(rows, "collective"),
-                rows=rows,
+                totals=_totals(sent.total),
+                by_role=_by_name(sent.by_role),
+                by_collective=_by_name(sent.by_collective),
+                rows=_traffic(rows),
             )
         )
 
@@ -160,11 +160,23 @@ def _join() -> None:
     dist.init_process_group("wirezip", store=store, rank=rank, world_size=world_size)
 
 
-def _gather_rows(mine: list[CounterRow], world_size: int) -> list[CounterRow]:
-    """The rows of all ranks."""
-    everyones: list[list[CounterRow] | None] = [None] * world_size
+def _require_same_text(corpus: Corpus, world_size: int) -> None:
+    """Raise `DataError` on every rank unless all of them read the same text."""
+    digests = _all_gather(corpus.sha256, world_size)
+    others = [rank for rank, digest in enumerate(digests) if digest != digests[0]]
+    if others:
+        raise DataError(
+            f"data.text: expected the text of rank 0 (SHA-256 {digests[0][:16]}...) on every rank; "
+            f"found another on {', '.join(f'rank {rank}' for rank in others)} "
+            f"({digests[others[0]][:16]}...)"
+        )
+
+
+def _all_gather(mine: T, world_size: int) -> list[T]:
+    """What each rank passed, by rank."""
+    everyones: list[T] = [mine] * world_size
     dist.all_gather_object(everyones, mine)
-    return [row for rows in everyones if rows for row in rows]
+    return everyones
 
 
 def _traffic(rows: list[CounterRow]) -> list[TrafficRow]:
@@ -174,24 +186,24 @@ def _traffic(rows: list[CounterRow]) -> list[TrafficRow]:
         if row.messages:
             merged.setdefault((row.role, row.collective, row.dtype), []).append(row)
     return [
-        TrafficRow(role=key[0], collective=key[1], dtype=key[2], **_totals(group))
+        TrafficRow(
+            role=key[0],
+            collective=key[1],
+            dtype=key[2],
+            **_totals(nic_emul.aggregate(group).total),
+        )
         for key, group in sorted(merged.items())
     ]
 
 
-def _by(rows: list[TrafficRow], key: Literal["role", "collective"]) -> dict[str, Totals]:
-    """Sum the rows that have the same `key`."""
-    names = sorted({row[key] for row in rows})
-    return {name: add_up(row for row in rows if row[key] == name) for name in names}
+def _by_name(sums: dict[str, dict[str, int]]) -> dict[str, Totals]:
+    return {name: _totals(four) for name, four in sorted(sums.items())}
 
 
-def _totals(rows: list[CounterRow]) -> Totals:
-    return add_up(
-        Totals(
-            logical_bytes=row.logical_bytes,
-            payload_bytes=row.payload_bytes,
-            wire_bytes=row.wire_bytes,
-            packets=row.packets,
-        )
-        for row in rows
+def _totals(four: dict[str, int]) -> Totals:
+    return Totals(
+        logical_bytes=four["logical_bytes"],
+        payload_bytes=four["payload_bytes"],
+        wire_bytes=four["wire_bytes"],
+        packets=four["packets"],
     )

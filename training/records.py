@@ -23,14 +23,12 @@ import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypedDict
 
+from codec.environment import cpu_name, package_version
 from training.config import RunConfig, to_toml
 from training.errors import RecordError
-
-TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets")
 
 
 class Totals(TypedDict):
@@ -236,18 +234,11 @@ def environment() -> dict[str, Any]:
         "commit": _commit(),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": cpu_name(),
         "cores": os.cpu_count(),
-        "versions": {name: _version(name) for name in packages},
+        "versions": {name: package_version(name) for name in packages},
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _commit() -> str | None:
@@ -262,13 +253,3 @@ def _commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.CalledProcessError):
         return None
-
-
-def _cpu() -> str:
-    try:
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    except OSError:
-        pass
-    return platform.processor()

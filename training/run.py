@@ -19,9 +19,10 @@ from pathlib import Path
 
 import tyro
 
+from codec.engine import EngineName
 from codec.errors import WirezipError
 from training import config
-from training.config import EngineName, StrategyName
+from training.config import StrategyName
 from training.errors import ConfigError, TrainingError
 
 

@@ -10,7 +10,7 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numba
@@ -32,24 +32,38 @@ EXPANDS_BYTES = NATIVE and _FEATURES.get("avx512vbmi2", False)
 
 
 def _make_cache_folder():
-    """The folder of compiled kernels: under `NUMBA_CACHE_DIR`, the user's cache, or `/tmp`."""
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    bases = [home / "wirezip", Path(tempfile.gettempdir()) / f"wirezip-{os.getuid()}"]
-    if os.environ.get("NUMBA_CACHE_DIR"):
-        bases.insert(0, Path(os.environ["NUMBA_CACHE_DIR"]))
+    """The folder of compiled kernels: under `NUMBA_CACHE_DIR`, the user's cache, or `/tmp`.
+
+    Compiled kernels are code: a folder that others may write to, or that is not ours, is not used.
+    """
     digest = hashlib.sha256(repr((numba.__version__, NATIVE)).encode())
     constants = [_SOURCES.parent / "elements.py", _SOURCES.parent / "format.py"]
     for source in [*sorted(_SOURCES.glob("*.py")), *constants]:
         digest.update(source.read_bytes())
+    bases = list(_cache_bases())
     for base in bases:
         folder = base / f"kernels-{digest.hexdigest()[:16]}"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            status = folder.stat()
         except OSError:
             continue
-        if os.access(folder, os.W_OK):
+        if status.st_uid == os.getuid() and not status.st_mode & 0o022:
             return folder
-    raise OSError(f"compiled kernels: expected a folder to write to; found none in {bases}")
+    raise OSError(
+        f"compiled kernels: expected a folder of our own to write to; found none in {bases}"
+    )
+
+
+def _cache_bases():
+    if os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(os.environ["NUMBA_CACHE_DIR"])
+    if os.environ.get("XDG_CACHE_HOME"):
+        yield Path(os.environ["XDG_CACHE_HOME"]) / "wirezip"
+    # Without HOME, and without an entry for the user, there is no home.
+    with suppress(RuntimeError):
+        yield Path.home() / ".cache" / "wirezip"
+    yield Path(tempfile.gettempdir()) / f"wirezip-{os.getuid()}"
 
 
 CACHE_FOLDER = _make_cache_folder()

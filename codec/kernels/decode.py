@@ -47,6 +47,7 @@ AT = places(
     values=SCRATCH_BYTES,
     copied=SCRATCH_BYTES,
     slots=3 * sp.SLOT_BYTES,
+    spread=3 * sp.SLOT_BYTES,
     symbols=SCRATCH_BYTES,
     ranks=SCRATCH_BYTES,
     low_values=SCRATCH_BYTES,
@@ -213,12 +214,12 @@ def _decode_coded(s, frame, block, first, second, length, size, element, phase):
     coder = _field(second, f.CODER_LSB - 64, f.CODER_BITS)
     unary_bytes = _field(second, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
     escapes = _field(second, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
+    bare_zeros = _field(second, f.BARE_ZEROS_LSB - 64, f.BARE_ZEROS_BITS)
 
     last_bits = sp.LAST_SLOT_BITS[element] - sign_flag
     planes = slot_count if last_bits == 8 else slot_count - 1
     if (
         _field(second, f.RESERVED_LSB - 64, f.RESERVED_BITS) != 0
-        or _field(second, f.ENTRIES_LSB - 64, f.ENTRIES_BITS) != 0
         or (sign_flag and not sp.SIGNED[element])
         or (sign_value and not sign_flag)
         or plane_flags >> planes
@@ -235,9 +236,12 @@ def _decode_coded(s, frame, block, first, second, length, size, element, phase):
             place += 1
 
     m = body.m
-    remainder_bytes = m * (planes - constants)
+    carriers = m - bare_zeros
+    if carriers < 0:
+        return BAD_HEADER
+    remainder_bytes = carriers * (planes - constants)
     if last_bits < 8:
-        remainder_bytes += (m * last_bits + 7) >> 3
+        remainder_bytes += (carriers * last_bits + 7) >> 3
     has_symbols = symbol_max > 0 and m > 0
     low_bits = m * o.LOW_BITS[coder] if has_symbols else 0
     low = body.at + align(remainder_bytes)
@@ -250,7 +254,7 @@ def _decode_coded(s, frame, block, first, second, length, size, element, phase):
         return BAD_PADDING
     used = sp.unpack_remainders(
         frame[body.at :],
-        m,
+        carriers,
         per_beat,
         slot_count,
         last_bits,
@@ -262,7 +266,7 @@ def _decode_coded(s, frame, block, first, second, length, size, element, phase):
         return BAD_PADDING
     if sign_value:
         start = sp.SLOT_BYTES * (slot_count - 1)
-        for i in range(start, start + m):
+        for i in range(start, start + carriers):
             slots[i] |= U8(1 << last_bits)
 
     if has_symbols:
@@ -273,6 +277,12 @@ def _decode_coded(s, frame, block, first, second, length, size, element, phase):
         return BAD_HEADER
     else:
         symbols[:m] = U8(0)
+    if bare_zeros > 0:
+        if un.count_equal(symbols, m, U8(0)) != bare_zeros:
+            return BAD_RANKS
+        spread = view8(s + AT.spread, 3 * sp.SLOT_BYTES)
+        sp.spread_carriers(slots, symbols, m, slot_count, spread)
+        slots = spread
     if body.head == 0 and not has_bitmap:
         sp.merge(element, slots, symbols, block, m)
     else:
@@ -392,7 +402,7 @@ def _decode_reference(s, frame, block, first, second, length, size, element, pha
         low_at, escapes_at = rm.read(
             frame, low_at, quotients, 0, body.m, shift, width, escapes_at, stored
         )
-        if escapes_at < 0:
+        if escapes_at < 0 or not rm.fit(stored, body.m, width):
             return BAD_CODES
         if has_bitmap:
             _spread_beats(s, body, f.BEAT_BYTES // width)

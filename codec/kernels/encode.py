@@ -39,8 +39,8 @@ NEVER = 1 << 30
 """A length that no frame has: this way cannot hold the block."""
 
 # Places in the int64 array that describes a coded or reference frame.
-VALUES, EXTRAS, BITMAP, PLANES, LAST_BITS, SIGN, PHASE, REMAINDERS, COPY_CRC = range(9)
-LAYOUT_SIZE = 9
+VALUES, CARRIERS, EXTRAS, BITMAP, PLANES, LAST_BITS, SIGN, PHASE, REMAINDERS, COPY_CRC = range(10)
+LAYOUT_SIZE = 10
 
 AT = places(
     block=SCRATCH_BYTES,
@@ -176,31 +176,37 @@ def _plan_coded(s, block, size, element, phase):
 
     sp.split(element, values, slots, symbols, m)
     slot_count = sp.SLOTS[element]
-    last_bits = sp.LAST_SLOT_BITS[element]
-    sign = 0
-    plane_flags = 0
-    if m > 0:
-        if sp.SIGNED[element]:
-            sign = sp.common_sign(slots, m, slot_count - 1, last_bits)
-            last_bits -= min(sign, 1)
-        planes = slot_count if last_bits == 8 else slot_count - 1
-        for plane in range(planes):
-            if sp.is_constant(slots, m, plane):
-                plane_flags |= 1 << plane
-                extras[extra] = slots[sp.SLOT_BYTES * plane]
-                extra += 1
-    remainders = _remainder_bytes(m, slot_count, last_bits, plane_flags)
-    layout[VALUES], layout[EXTRAS], layout[BITMAP] = m, extra, 1 if whole_zero else 0
-    layout[PLANES], layout[LAST_BITS], layout[SIGN] = plane_flags, last_bits, sign
-    layout[PHASE], layout[REMAINDERS] = phase, remainders
-
     for i in range(o.CHOICE_SIZE):
         choice[i] = 0
     symbol_max = sp.SYMBOL_MAX[element]
+    carriers = m
     if symbol_max > 0 and m > 0:
         o.count_symbols(symbols, m, partial, counts)
+        zeros = counts[o.MARGIN]
         if not o.choose(counts, m, symbol_max, ranked, choice):
             return NEVER
+        if zeros > 0 and sp.zeros_are_bare(slots, symbols, m, slot_count):
+            sp.drop_zeros(slots, symbols, m, slot_count)
+            carriers -= zeros
+
+    last_bits = sp.LAST_SLOT_BITS[element]
+    sign = 0
+    plane_flags = 0
+    if carriers > 0:
+        if sp.SIGNED[element]:
+            sign = sp.common_sign(slots, carriers, slot_count - 1, last_bits)
+            last_bits -= min(sign, 1)
+        planes = slot_count if last_bits == 8 else slot_count - 1
+        for plane in range(planes):
+            if sp.is_constant(slots, carriers, plane):
+                plane_flags |= 1 << plane
+                extras[extra] = slots[sp.SLOT_BYTES * plane]
+                extra += 1
+    remainders = _remainder_bytes(carriers, slot_count, last_bits, plane_flags)
+    layout[VALUES], layout[CARRIERS] = m, carriers
+    layout[EXTRAS], layout[BITMAP] = extra, 1 if whole_zero else 0
+    layout[PLANES], layout[LAST_BITS], layout[SIGN] = plane_flags, last_bits, sign
+    layout[PHASE], layout[REMAINDERS] = phase, remainders
     return f.LONG_HEADER_BYTES + align(extra) + align(remainders) + choice[o.CODED_BYTES]
 
 
@@ -211,7 +217,7 @@ def _write_coded(s, size, element, state, to):
     extras = view8(s + AT.extras, 4 * f.ALIGN_BYTES)
     choice = view_i64(s + AT.choice, o.CHOICE_SIZE)
     layout = view_i64(s + AT.layout, LAYOUT_SIZE)
-    m, sign = layout[VALUES], layout[SIGN]
+    m, carriers, sign = layout[VALUES], layout[CARRIERS], layout[SIGN]
     first = _first_word(size, element, CODED) | (
         U64(layout[BITMAP] << f.BITMAP_LSB)
         | U64(layout[PLANES] << f.PLANE_FLAGS_LSB)
@@ -226,17 +232,18 @@ def _write_coded(s, size, element, state, to):
         | U64(choice[o.CODER] << (f.CODER_LSB - 64))
         | U64(choice[o.UNARY_BYTES] << (f.UNARY_BYTES_LSB - 64))
         | U64(choice[o.ESCAPES] << (f.ESCAPES_LSB - 64))
+        | U64((m - carriers) << (f.BARE_ZEROS_LSB - 64))
     )
     _put_long_header(s, to, first, second, state)
     to += f.LONG_HEADER_BYTES
     to += _put_padded(to, extras, layout[EXTRAS])
     slot_count, last_bits = sp.SLOTS[element], layout[LAST_BITS]
     if slot_count == 1 and last_bits == 8 and layout[PLANES] == 0:
-        to += _put_padded(to, slots, m)
+        to += _put_padded(to, slots, carriers)
     else:
         sp.pack_remainders(
             slots,
-            m,
+            carriers,
             f.BEAT_BYTES // sp.WIDTHS[element],
             slot_count,
             last_bits,
@@ -283,16 +290,16 @@ def _write_symbols(s, m, symbol_max, to):
 
 
 @kernel
-def _remainder_bytes(m, slot_count, last_bits, plane_flags):
+def _remainder_bytes(carriers, slot_count, last_bits, plane_flags):
     """Bytes of the remainders section without padding."""
     planes = slot_count if last_bits == 8 else slot_count - 1
     stored = planes
     for plane in range(planes):
         stored -= (plane_flags >> plane) & 1
-    size = m * stored
+    size = carriers * stored
     if last_bits < 8:
         # Only a partial last record pads its top bits to a byte.
-        size += (m * last_bits + 7) >> 3
+        size += (carriers * last_bits + 7) >> 3
     return size
 
 

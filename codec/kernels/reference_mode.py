@@ -158,6 +158,15 @@ def read(frame, low_at, quotients, first, count, shift, escape_bytes, escapes_at
 
 
 @kernel
+def fit(numbers, count, width):
+    """Whether every number is below `2^(8 width)`."""
+    any_bits = U32(0)
+    for i in range(count):
+        any_bits |= numbers[i]
+    return width == 4 or U64(any_bits) >> U64(8 * width) == U64(0)
+
+
+@kernel
 def _add_sequence(numbers, count, element, escape_bytes, plan):
     """Add the cost of a sequence to the plan, coded with its best shift; returns that shift."""
     if count == 0:

@@ -25,6 +25,6 @@ def places(**sizes):
 class Arena:
     """Memory for one call of a kernel, `address` being its first byte."""
 
-    def __init__(self, size):
+    def __init__(self, size: int) -> None:
         self._memory = np.empty(size + ALIGNMENT, np.uint8)
         self.address = -(-self._memory.ctypes.data // ALIGNMENT) * ALIGNMENT

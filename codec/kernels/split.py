@@ -14,9 +14,13 @@ from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import (
     cast16,
     cast32,
+    compress_64,
     copy,
+    equal_mask,
+    expand_64,
     gather_bits,
     load64,
+    popcount,
     scatter_bits,
     store64,
 )
@@ -85,6 +89,49 @@ def merge(element, slots, symbols, values, n):
         copy(values, 0, slots, 0, n)
     else:
         _merge_fp8(slots, symbols, values, n, U8(3 if element == E4M3 else 2))
+
+
+@kernel
+def zeros_are_bare(slots, symbols, n, slot_count):
+    """Whether the remainder of every symbol 0 is 0."""
+    for start in range(0, n, 64):
+        zeros = equal_mask(symbols, start, U8(0)) & _first(n - start)
+        for slot in range(slot_count):
+            if zeros & ~equal_mask(slots, SLOT_BYTES * slot + start, U8(0)):
+                return False
+    return True
+
+
+@kernel
+def drop_zeros(slots, symbols, n, slot_count):
+    """Close up the remainders of the symbols that are not 0, and clear what lies behind them."""
+    count = 0
+    for start in range(0, n, 64):
+        carriers = ~equal_mask(symbols, start, U8(0)) & _first(n - start)
+        for slot in range(slot_count):
+            base = SLOT_BYTES * slot
+            compress_64(slots, base + count, slots, base + start, carriers)
+        count += popcount(carriers)
+    for slot in range(slot_count):
+        store64(slots, SLOT_BYTES * slot + count, U64(0))
+
+
+@kernel
+def spread_carriers(slots, symbols, n, slot_count, spread):
+    """Undo `drop_zeros` into `spread`: remainders to their symbols, 0 to every symbol 0."""
+    count = 0
+    for start in range(0, n, 64):
+        carriers = ~equal_mask(symbols, start, U8(0)) & _first(n - start)
+        for slot in range(slot_count):
+            base = SLOT_BYTES * slot
+            expand_64(spread, base + start, slots, base + count, carriers)
+        count += popcount(carriers)
+
+
+@kernel
+def _first(count):
+    """A mask of the first `count` >= 1 of 64 bits."""
+    return ~U64(0) if count >= 64 else (U64(1) << U64(count)) - U64(1)
 
 
 @kernel

@@ -7,10 +7,10 @@ is read; a header that makes no sense stops the walk, and the caller says what i
 """
 
 import numpy as np
-from numba import njit
 
 from codec import format as f
 from codec.elements import LAYOUTS
+from codec.kernels.compile import kernel
 from codec.kernels.intrinsics import load64, popcount
 
 # Places in the bytes of one frame by section.
@@ -26,7 +26,7 @@ _RAW = int(f.Mode.RAW)
 _CODED, _REFERENCE = int(f.Mode.CODED), int(f.Mode.REFERENCE)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, sections, coders):
     """Walk the frames of `total_bytes` bytes of one element type from `start` on.
 
@@ -71,7 +71,7 @@ def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, secti
     return lengths.size, at
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def frame_bytes(buffer, offset):
     """Length of the frame at `offset`, which may reach past the buffer; -1 if it has none.
 
@@ -84,13 +84,13 @@ def frame_bytes(buffer, offset):
     return _total(frame_sections(buffer, offset))
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _total(sizes):
     header, block, extras, remainders, low_bits, unary, escapes = sizes
     return header + block + extras + remainders + low_bits + unary + escapes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def frame_sections(buffer, offset):
     """`frame_bytes` by section; the first is -1 if there is no frame."""
     left = buffer.size - offset
@@ -124,21 +124,22 @@ def frame_sections(buffer, offset):
         if left < f.LONG_HEADER_BYTES + f.BITMAP_BYTES:
             return _NO_FRAME
         stored = load64(buffer, offset + f.LONG_HEADER_BYTES)
-    full, partial = _stored_values(stored, values, per_beat)
+    values = _stored_values(stored, values, per_beat)
 
     unary = _field(high, f.UNARY_BYTES_LSB - 64, f.UNARY_BYTES_BITS)
     escapes = _field(high, f.ESCAPES_LSB - 64, f.ESCAPES_BITS)
     if mode == _REFERENCE:
-        return _reference_sections(buffer, offset, _pad16(extras), unary, escapes, full + partial)
+        return _reference_sections(buffer, offset, _pad16(extras), unary, escapes, values)
 
     flags = _field(low, f.PLANE_FLAGS_LSB, f.PLANE_FLAGS_BITS)
     remainder_bits = _REMAINDER_BITS[element] - _field(low, f.SIGN_FLAG_LSB, f.SIGN_FLAG_BITS)
     planes, top_bits = remainder_bits // 8, remainder_bits % 8
-    if flags >> planes:
+    carriers = values - _field(high, f.BARE_ZEROS_LSB - 64, f.BARE_ZEROS_BITS)
+    if flags >> planes or carriers < 0:
         return _NO_FRAME
     constant = (flags & 1) + (flags >> 1 & 1) + (flags >> 2)
-    # Every record but that of a partial beat ends on a byte.
-    top_bytes = full * top_bits // 8 + (partial * top_bits + 7) // 8
+    # Every record but a partial last one ends on a byte.
+    top_bytes = (carriers * top_bits + 7) // 8
     low_bits = 0
     if _SYMBOL_BITS[element]:
         low_bits = _CODER_LOW_BITS[_field(high, f.CODER_LSB - 64, f.CODER_BITS)]
@@ -146,14 +147,14 @@ def frame_sections(buffer, offset):
         f.LONG_HEADER_BYTES,
         0,
         _pad16(extras + constant),
-        _pad16((full + partial) * (planes - constant) + top_bytes),
-        _pad16(((full + partial) * low_bits + 7) // 8),
+        _pad16(carriers * (planes - constant) + top_bytes),
+        _pad16((values * low_bits + 7) // 8),
         unary,
         escapes,
     )
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _reference_sections(buffer, offset, extras, unary, escapes, values):
     """`frame_sections` of a frame in reference mode that stores `values` values."""
     low, high = load64(buffer, offset), load64(buffer, offset + 8)
@@ -175,7 +176,7 @@ def _reference_sections(buffer, offset, extras, unary, escapes, values):
     return f.LONG_HEADER_BYTES, 0, extras, 0, low_bits, unary, escape_bytes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _count_escapes(buffer, begin, size, codes):
     """How many of the first `codes` unary codes stand for an escape."""
     escapes = zeros = 0
@@ -191,23 +192,23 @@ def _count_escapes(buffer, begin, size, codes):
     return escapes
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _stored_values(stored, values, per_beat):
-    """Values of the complete beats that the bitmap `stored` names, and of the partial one."""
+    """How many of `values` the bitmap `stored` names."""
     beats = values // per_beat
     partial = values % per_beat
     if partial and not stored >> np.uint64(beats) & np.uint64(1):
         partial = 0
     if beats < 64:
         stored &= (np.uint64(1) << np.uint64(beats)) - np.uint64(1)
-    return per_beat * popcount(stored), partial
+    return per_beat * popcount(stored) + partial
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _pad16(size):
     return (size + f.ALIGN_BYTES - 1) // f.ALIGN_BYTES * f.ALIGN_BYTES
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def _field(word, lsb, bits):
     return np.int64(word >> np.uint64(lsb) & np.uint64((1 << bits) - 1))

@@ -80,6 +80,8 @@ class Variant:
         block_bytes: of a block.
         align: sections are padded to so many bytes.
         bitmap, sign, planes: leave out zero beats, a constant sign, constant byte planes.
+        bare: which zeros have no remainder: `none`, `pure` (those of a block whose symbol 0 stands
+            for nothing but zero) or `all` (at no cost for telling zeros and subnormals apart).
         header_bytes: of a coded frame, the order in it.
         frame_bytes: added to every frame, raw and constant ones too.
     """
@@ -93,6 +95,7 @@ class Variant:
     bitmap: bool = True
     sign: bool = True
     planes: bool = True
+    bare: str = "pure"
     header_bytes: int = 16
     frame_bytes: int = 0
 
@@ -118,6 +121,8 @@ VARIANTS = {
     "no zero-beat bitmap": Variant(bitmap=False),
     "no constant sign": Variant(sign=False),
     "no constant planes": Variant(planes=False),
+    "bare zeros: none": Variant(bare="none"),
+    "bare zeros: all, free": Variant(bare="all"),
     "length index: 2 bytes a frame": Variant(frame_bytes=2),
     "unary: 3 entry points, 4 bytes": Variant(header_bytes=20),
     "unary: 64 beat lengths, 56 bytes": Variant(header_bytes=72),
@@ -178,10 +183,12 @@ def summarise(values: NDArray[np.unsignedinteger], element: ElementType, v: Vari
     place = np.arange(rows.shape[1])
     taken = (place + (place >> 5)) % v.sample == 0
     m = stored.sum(axis=1) * per_beat
+    carries = here & ~_bare_zeros(rows, symbols, here, v.bare)
+    carriers = carries.sum(axis=1)
 
     def equal(part: NDArray[np.unsignedinteger]) -> NDArray[np.bool_]:
-        low = np.where(here, part, part.max()).min(axis=1)
-        return (m > 0) & (low == np.where(here, part, 0).max(axis=1))
+        low = np.where(carries, part, part.max()).min(axis=1)
+        return (carriers > 0) & (low == np.where(carries, part, 0).max(axis=1))
 
     sign = rows >> (layout.mantissa_bits + layout.exponent_bits)
     same_sign = equal(sign) if v.sign else np.zeros(len(rows), np.bool_)
@@ -198,10 +205,24 @@ def summarise(values: NDArray[np.unsignedinteger], element: ElementType, v: Vari
         counts=histogram(here),
         sampled=histogram(here & taken),
         values=m,
-        remainder_bytes=m * kept + m * (bits % 8) // 8,
+        remainder_bytes=carriers * kept - (-carriers * (bits % 8) // 8),
         extras_bytes=extras + 8 * ~stored.all(axis=1),
         constant=(rows == rows[:, :1]).all(axis=1),
     )
+
+
+def _bare_zeros(
+    rows: NDArray[np.unsignedinteger],
+    symbols: NDArray[np.unsignedinteger],
+    here: NDArray[np.bool_],
+    kind: str,
+) -> NDArray[np.bool_]:
+    """Which values have no remainder."""
+    zeros = rows == 0
+    if kind == "pure":
+        mixed = (here & ~zeros & (symbols == 0)).any(axis=1)
+        return zeros & ~mixed[:, None]
+    return zeros & (kind == "all")
 
 
 def order_of(counts: I64, symbol_max: int, kind: str) -> I64:
@@ -326,6 +347,7 @@ def encoded_rows(values: NDArray[np.unsignedinteger], element: ElementType) -> d
         rows[f"coded with {coder.name}, %"] = 100 * share
     rows["coded with a bitmap"] = sum(h.bitmap for h in coded)
     rows["coded with a constant sign"] = sum(h.sign_flag for h in coded)
+    rows["coded with bare zeros"] = sum(h.bare_zeros > 0 for h in coded)
     rows["unary bytes, mean"] = float(np.mean([h.unary_bytes for h in coded]))
     rows["unary bytes, largest"] = max(h.unary_bytes for h in coded)
     rows["escapes, mean"] = float(np.mean(escapes))

@@ -2,7 +2,13 @@
 """The codec's commands, called as the command line calls them."""
 
 import csv
+import errno
+import io
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -89,6 +95,189 @@ def test_inspect_prints_sections(source: Path, capsys: pytest.CaptureFixture[str
     assert "bytes: remainders" in printed
 
 
+# Checkpoints
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A checkpoint, alone in a folder."""
+    folder = tmp_path / "model"
+    folder.mkdir()
+    save_file({"a": VALUES, "b/c": VALUES[:7], "ids": np.arange(9)}, folder / "m.safetensors")
+    return folder / "m.safetensors"
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_a_checkpoint_and_back(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    original = model.read_bytes()
+    assert run("compress", model, "--threads", 2) == 0
+    packed = model.with_name("m.safetensors.wz")
+    assert f"{len(original):,} -> {packed.stat().st_size:,} bytes" in capsys.readouterr().out
+    model.unlink()
+    assert run("decompress", packed, "--json", "-") == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["original_bytes"] == len(original)
+    assert "\x1b" not in captured.err, "no progress where there is no terminal"
+    assert model.read_bytes() == original
+    assert names(model.parent) == ["m.safetensors", "m.safetensors.wz"]
+
+
+def test_one_tensor(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compress", model) == 0
+    packed, out = model.with_name("m.safetensors.wz"), model.with_name("out")
+    capsys.readouterr()
+    assert run("decompress", packed, "--tensor", "b/c", "-o", out, "--json", "-") == 0
+    assert out.read_bytes() == VALUES[:7].tobytes()
+    found = json.loads(capsys.readouterr().out)
+    assert (found["tensor"], found["dtype"], found["shape"]) == ("b/c", "F32", [7])
+    assert run("decompress", packed, "--tensor", "b/c", "-o", out) == 2
+    assert run("decompress", packed, "--tensor", "other", "-o", out, "--force") == 2
+    assert run("decompress", packed, "--tensor", "b/c") == 2
+    assert out.read_bytes() == VALUES[:7].tobytes()
+
+
+def test_inspect_a_container(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("compress", model) == 0
+    packed = model.with_name("m.safetensors.wz")
+    capsys.readouterr()
+    assert run("inspect", packed) == 0
+    printed = capsys.readouterr().out
+    assert "b/c" in printed
+    assert "bytes: table" in printed
+    assert run("inspect", packed, "--json", "-") == 0
+    found = json.loads(capsys.readouterr().out)
+    with codec.open_container(packed) as container:
+        inspection = container.inspect()
+    expected = {"file": str(packed), "ratio": inspection.ratio} | inspection.as_dict()
+    assert found == json.loads(json.dumps(expected))
+
+
+def test_a_reference(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    later, packed, out = (model.with_name(name) for name in ("later", "later.wz", "out"))
+    moved = VALUES.copy()
+    moved[::50] *= 1.001
+    save_file({"a": moved, "b/c": VALUES[:7], "ids": np.arange(9)}, later)
+    assert run("compress", later, "--reference", model) == 0
+    assert f"3 of 3 tensors need {model}" in capsys.readouterr().out
+    for reference in ([], ["--reference", later], ["--reference", model.with_name("none")]):
+        assert run("decompress", packed, "-o", out, *reference) in (1, 2)
+        assert not out.exists()
+    assert run("decompress", packed, "-o", out, "--reference", model) == 0
+    assert out.read_bytes() == later.read_bytes()
+
+
+def test_a_reference_of_a_plain_file(source: Path) -> None:
+    later, out = source.with_name("later"), source.with_name("out")
+    later.write_bytes((VALUES * np.float32(1.0001)).tobytes())
+    assert run("compress", later, "--dtype", "fp32", "--reference", source) == 0
+    packed = source.with_name("later.wz")
+    assert packed.read_bytes() == codec.compress(
+        later.read_bytes(), "fp32", reference=source.read_bytes()
+    )
+    assert run("decompress", packed, "-o", out) == 2
+    assert not out.exists()
+    assert run("decompress", packed, "-o", out, "--reference", source, "--threads", 2) == 0
+    assert out.read_bytes() == later.read_bytes()
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    folder = tmp_path / "shards"
+    folder.mkdir()
+    save_file({"a": VALUES}, folder / "m-1.safetensors")
+    save_file({"b": VALUES[:99], "c": VALUES[:5]}, folder / "m-2.safetensors")
+    places = {"a": "m-1.safetensors", "b": "m-2.safetensors", "c": "m-2.safetensors"}
+    index = folder / "m.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": places}))
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize("by", ["folder", "index"])
+def test_shards(shards: Path, by: str, capsys: pytest.CaptureFixture[str]) -> None:
+    source = shards if by == "folder" else shards / "m.safetensors.index.json"
+    assert run("compress", source) == 0
+    packed = shards.with_name("shards.wz") if by == "folder" else shards / "m.safetensors.wz"
+    files = ["m-1.safetensors", "m-2.safetensors", "m.safetensors.index.json"]
+    assert names(packed) == [f"{name}.wz" for name in files[:2]] + files[2:]
+    out = shards.with_name("again")
+    capsys.readouterr()
+    assert run("decompress", packed, "-o", out, "--json", "-") == 0
+    total = sum((shards / name).stat().st_size for name in files)
+    assert json.loads(capsys.readouterr().out)["original_bytes"] == total
+    assert names(out) == files
+    assert all((out / name).read_bytes() == (shards / name).read_bytes() for name in files)
+    one = shards.with_name("one")
+    assert run("decompress", packed, "--tensor", "c", "-o", one) == 0
+    assert one.read_bytes() == VALUES[:5].tobytes()
+    assert run("decompress", packed, "--tensor", "d", "-o", one, "--force") == 2
+    capsys.readouterr()
+    assert run("inspect", packed, "--json", "-") == 0
+    captured = json.loads(capsys.readouterr().out)
+    assert [len(found["tensors"]) for found in captured["containers"]] == [1, 2]
+
+
+def test_shards_against_earlier_ones_cut_elsewhere(shards: Path, tmp_path: Path) -> None:
+    whole, packed, out = tmp_path / "whole", tmp_path / "packed", tmp_path / "out"
+    save_file({"a": VALUES, "b": VALUES[:99], "c": VALUES[1:6]}, whole)
+    assert run("compress", shards, "-o", packed, "--reference", whole) == 0
+    assert run("decompress", packed, "-o", out) == 2
+    assert not out.exists()
+    assert run("decompress", packed, "-o", out, "--reference", whole) == 0
+    name = "m-1.safetensors"
+    assert (out / name).read_bytes() == (shards / name).read_bytes()
+    assert (packed / f"{name}.wz").stat().st_size < 1000
+
+
+def test_a_folder_is_replaced_only_if_asked(shards: Path) -> None:
+    out = shards.with_name("out")
+    out.mkdir()
+    (out / "precious").touch()
+    assert run("compress", shards, "-o", out) == 2
+    assert run("compress", shards, "-o", shards, "--force") == 2
+    assert run("compress", shards, "-o", shards.parent, "--force") == 2
+    assert names(out) == ["precious"]
+    assert run("compress", shards, "-o", out, "--force") == 0
+    assert "precious" not in names(out)
+    assert names(shards.parent) == ["out", "shards"]
+
+
+def test_nothing_remains_of_shards_when_one_is_damaged(shards: Path, tmp_path: Path) -> None:
+    packed, out = tmp_path / "packed", tmp_path / "out"
+    assert run("compress", shards, "-o", packed) == 0
+    damaged = packed / "m-2.safetensors.wz"
+    content = bytearray(damaged.read_bytes())
+    content[200] ^= 1
+    damaged.write_bytes(content)
+    assert run("decompress", packed, "-o", out) == 2
+    (shards / "m-2.safetensors").write_bytes(b"damaged")
+    assert run("compress", shards, "-o", out) == 2
+    assert names(tmp_path) == ["packed", "shards"]
+
+
+def test_progress_is_shown_on_a_terminal(model: Path) -> None:
+    # Of a child, whose standard error is one.
+    master, slave = pty.openpty()
+    command = "import sys; from training.cli import main; sys.exit(main(sys.argv[1:]))"
+    arguments = ["compress", str(model), "-o", str(model.with_name("out")), "--threads", "2"]
+    done = subprocess.run(
+        [sys.executable, "-c", command, *arguments],
+        stderr=slave,
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TERM": "xterm", "PYTHONPATH": str(Path(codec.__file__).parents[1])},
+        check=False,
+    )
+    os.close(slave)
+    shown = os.read(master, 1 << 16)
+    os.close(master)
+    assert done.returncode == 0
+    assert b"\x1b[" in shown
+    assert b"\x1b[" not in done.stdout
+
+
 # Files that must not change or remain
 
 
@@ -134,6 +323,33 @@ def test_nothing_remains_when_writing_fails(source: Path, monkeypatch: pytest.Mo
     assert names(source.parent) == ["weights.bin"]
 
 
+@pytest.mark.parametrize("command", ["compress", "decompress"])
+def test_nothing_remains_when_the_disk_is_full(
+    model: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    packed = model.with_name("packed")
+    assert run("compress", model, "-o", packed) == 0
+    before = names(model.parent)
+    opened = Path.open
+
+    class Full(io.BytesIO):
+        def write(self, data: object) -> int:
+            if self.tell() > 1000:
+                raise OSError(errno.ENOSPC, "no space left")
+            return super().write(data)  # type: ignore[arg-type]
+
+    def open_full(self: Path, mode: str = "r", *arguments: object) -> object:
+        if mode == "xb":
+            opened(self, mode).close()
+            return Full()
+        return opened(self, mode, *arguments)
+
+    monkeypatch.setattr(Path, "open", open_full)
+    source = {"compress": model, "decompress": packed}[command]
+    assert run(command, source, "-o", model.with_name("new")) == 1
+    assert names(model.parent) == before
+
+
 def test_a_device_is_written_to_and_stays_one(source: Path) -> None:
     null = Path("/dev/null")
     assert main(["compress", str(source), "--dtype", "fp32", "-o", str(null)]) == 0
@@ -147,6 +363,11 @@ def test_a_device_is_written_to_and_stays_one(source: Path) -> None:
         ["compress", "{source}", "--dtype", "fp32", "-o", "missing/out"],
         ["compress", "{source}", "--dtype", "fp32", "--block-bytes", "0"],
         ["compress", ".", "--dtype", "fp32"],
+        ["compress", "."],
+        ["compress", "{source}"],
+        ["compress", "{source}", "--dtype", "fp32", "--threads", "0"],
+        ["compress", "{source}", "--dtype", "fp32", "--reference", "missing"],
+        ["decompress", "{source}", "--tensor", "a", "-o", "out"],
         ["decompress", "{source}"],
         ["inspect", "{source}"],
         ["bench"],

@@ -284,6 +284,71 @@ def test_frames_in_reference_mode_need_their_copy(engine: str) -> None:
         codec.decompress(made, engine=engine)
 
 
+# A reference
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.int64])
+def test_a_tensor_against_a_resident_copy(engine: str, dtype: object) -> None:
+    before = (100 * normal(1500, np.float32)).astype(dtype).reshape(30, 50)
+    after = before.copy()
+    after[::3, 1] += np.ones(10, dtype)
+    stream = codec.compress(after, reference=before, engine=engine)
+    assert codec.inspect(stream).frames_by_mode["reference"] > 0
+    assert len(stream) < len(codec.compress(after, engine=engine))
+    assert codec.decompress(stream, reference=before, engine=engine).tobytes() == after.tobytes()
+
+
+def test_references_of_every_kind() -> None:
+    before = normal(3000).reshape(30, 100)
+    after = before.copy()
+    after[0, 0] = 1
+    bits = before.view(np.uint16)
+    tensor = torch.from_numpy(bits.copy()).view(torch.bfloat16)
+    stream = codec.compress(after, reference=before)
+    turned = np.asfortranarray(before)
+    for reference in (before.tobytes(), bits, tensor, turned, bytearray(before.tobytes())):
+        assert codec.compress(after, reference=reference) == stream
+        assert codec.decompress(stream, reference=reference).tobytes() == after.tobytes()
+    plain = codec.compress(after.tobytes(), "bf16", reference=before)
+    assert plain == stream
+
+
+@pytest.mark.parametrize(
+    ("reference", "message"),
+    [
+        (np.ones(9, np.float32), "expected shape"),
+        (np.ones((5, 2), np.float32), "expected shape"),
+        (np.ones(10, np.float16), "float16"),
+        (bytes(39), "expected 40 bytes; found 39"),
+        ("text", "expected a buffer"),
+    ],
+)
+def test_a_reference_that_does_not_go_with_the_data(reference: object, message: str) -> None:
+    data = np.ones(10, np.float32)
+    with pytest.raises(InvalidInput, match=message):
+        codec.compress(data, reference=reference)
+    with pytest.raises(InvalidInput):
+        codec.compress_into(data, np.empty(99, np.uint8), reference=reference)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_missing_stale_or_wrong_reference(engine: str) -> None:
+    before = normal(6000)
+    after = before.copy()
+    after[2500] = 1
+    stream = codec.compress(after, reference=before)
+    stale = before.copy()
+    stale[2047] = 1
+    for reference, block in ((None, 0), (stale, 0), (after, 1), (before[:-1], 0), (b"", 0)):
+        with pytest.raises(ReferenceMismatch, match=f"^block {block}: "):
+            codec.decompress(stream, reference=reference, engine=engine)
+    plain = codec.compress(after)
+    assert codec.decompress(plain, reference=stale, engine=engine).tobytes() == after.tobytes()
+    with pytest.raises(ReferenceMismatch, match="12000 bytes; found 2"):
+        codec.decompress(plain, reference=b"12", engine=engine)
+
+
 @pytest.mark.parametrize("thing", [3, None, "text", [1, 2]])
 def test_a_stream_is_a_buffer(thing: object) -> None:
     with pytest.raises(InvalidInput, match="stream: expected a buffer"):

@@ -30,6 +30,7 @@ def bad_vectors() -> Iterator[Bad]:
     yield from _bad_headers()
     yield from _bad_lengths()
     yield from _bad_padding()
+    yield from _bad_bare_zeros()
     yield from _bad_order()
     yield from _bad_codes()
     yield from _bad_resident()
@@ -92,12 +93,6 @@ def _bad_headers() -> Iterator[Bad]:
             f"coded-reserved-{bit}",
             "section 4: reserved bits must be zero",
             plain.with_fields(reserved=1 << bit),
-        )
-    for entries in (1, 0x1000):
-        yield _bad(
-            f"coded-entries-{entries}",
-            "section 4: entries must be zero in coded mode",
-            plain.with_fields(entries=entries),
         )
     yield _bad(
         "coded-sign-value",
@@ -274,6 +269,120 @@ def _bad_padding() -> Iterator[Bad]:
             "section 6: bits at and above the number of beats must be 0",
             holed.patched("extras", beat // 8, 1 << beat % 8),
         )
+
+
+def _bad_bare_zeros() -> Iterator[Bad]:
+    counted = "section 6: the number of values of symbol 0 must equal bare zeros"
+    rng = Random("bad bare zeros")
+    values = blocks.sprinkled(rng, BF16, blocks.normal_symbols(rng, BF16, 256), zeros=0.5)
+    zeros = sum(values[i : i + 2] == b"\0\0" for i in range(0, 512, 2))
+    good = {"base": 126, "path": 0x3FFE, "zero_rank": 0}
+    for coder in Coder:
+        draft = builder.coded(values, BF16, bare=True, coder=coder, **good)
+        assert draft.fields["bare_zeros"] == zeros
+        assert draft.within_limits
+        for change in (-1, 1):
+            # As many remainders as the header promises: only the count is wrong.
+            carriers = 256 - zeros - change
+            remainders = draft.sections["remainders"][: 256 - zeros].ljust(carriers, b"\x11")
+            yield _bad(
+                f"bare-zeros-{coder.name}-{'more' if change > 0 else 'fewer'}",
+                counted,
+                draft.with_fields(bare_zeros=zeros + change).with_sections(
+                    remainders=builder.pad(remainders[:carriers], 16)
+                ),
+            )
+    for element, planes in ((BF16, 0b1), (FP32, 0b111)):
+        mantissa = (1 << element.layout.mantissa_bits) - 1
+        powers = blocks.sprinkled(rng, element, [127, 126] * 64, zeros=0.5, clear=mantissa)
+        # All planes are constant: the section is empty, however many remainders it stands for.
+        draft = builder.coded(
+            powers, element, base=127, path=1, zero_rank=0, planes=planes, bare=True
+        )
+        assert not draft.sections["remainders"]
+        zeros = draft.fields["bare_zeros"]
+        for count in (1, zeros - 1, zeros + 1, 128, 129, 8191):
+            yield _bad(
+                f"bare-zeros-{element.name}-no-remainders-{count}",
+                counted,
+                draft.with_fields(bare_zeros=count),
+                element,
+            )
+    draft = builder.coded(values, BF16, bare=True, **good)
+    for count, error in ((257, CorruptFrame), (8191, CorruptFrame), (0, TruncatedFrame)):
+        yield _bad(
+            f"bare-zeros-{count}",
+            "section 6: m - bare zeros must not be negative" if count else counted,
+            draft.with_fields(bare_zeros=count),
+            error=error,
+        )
+    none = blocks.with_symbols(rng, BF16, [127] * 256)
+    yield _bad(
+        "bare-zeros-without-zeros",
+        counted,
+        _without_last_remainders(builder.coded(none, BF16, base=127, zero_rank=15), 16),
+    )
+    subnormal = blocks.with_counts(rng, BF16, {127: 224, 0: 32})
+    yield _bad(
+        "bare-zeros-some-of-the-zeros",
+        counted,
+        _without_last_remainders(builder.coded(subnormal, BF16, base=127, zero_rank=1), 16),
+    )
+    holed = values[:64] + bytes(64) + values[64:448]
+    draft = builder.coded(holed, BF16, bare=True, bitmap=0b11111101, **good)
+    carriers = 224 - draft.fields["bare_zeros"] - 32
+    yield _bad(
+        "bare-zeros-and-left-out",
+        "section 6: zeros of beats that are left out are no bare zeros",
+        draft.with_fields(bare_zeros=224 - carriers).with_sections(
+            remainders=builder.pad(draft.sections["remainders"][:carriers], 16)
+        ),
+    )
+    yield _bad(
+        "bare-zeros-RAW",
+        "section 6: bare zeros must be 0 for RAW",
+        _without_last_remainders(builder.coded(bytes(64) + b"\x07" * 64, RAW, bitmap=0b10), 16),
+        RAW,
+    )
+    yield _bad(
+        "bare-zeros-RAW-all",
+        "section 6: bare zeros must be 0 for RAW",
+        _without_last_remainders(builder.coded(bytes(128), RAW), 128),
+        RAW,
+    )
+    for count in (1, 128):
+        yield _bad(
+            f"bare-zeros-m-0-{count}",
+            "section 6: bare zeros must be 0 where m = 0",
+            builder.coded(bytes(256), BF16, bitmap=0).with_fields(bare_zeros=count),
+        )
+    for element in (FP16, FP32, E4M3, E5M2):
+        symbols = [max(1, s) for s in blocks.normal_symbols(rng, element, 101)]
+        body = blocks.sprinkled(rng, element, symbols, zeros=0.4)
+        base = max(symbols) - 1
+        odd = builder.coded(
+            body, element, base=base, path=0x3FFE, zero_rank=0, coder=Coder.R1, bare=True
+        )
+        assert len(odd.sections["remainders"]) > _remainder_bytes(odd, element)
+        yield _bad(
+            f"bare-zeros-padding-{element.name}",
+            "section 1: padding bytes must be zero, not the remainder of a bare zero",
+            odd.patched("remainders", _remainder_bytes(odd, element), 1),
+            element,
+        )
+
+
+def _without_last_remainders(draft: Draft, count: int) -> Draft:
+    """As if so many values, of one byte of remainder each, were bare zeros."""
+    remainders = draft.sections["remainders"][:-count]
+    return draft.with_fields(bare_zeros=count).with_sections(remainders=remainders)
+
+
+def _remainder_bytes(draft: Draft, element: ElementType) -> int:
+    """Bytes of the remainders section before its padding, with signs and all planes."""
+    layout = element.layout
+    values = len(draft.block) // layout.width_bytes
+    return -(-(values - draft.fields["bare_zeros"]) * layout.remainder_bits // 8)
 
 
 def _bad_order() -> Iterator[Bad]:
@@ -524,8 +633,13 @@ def _bad_numbers() -> Iterator[Bad]:
     copy = bytes(range(128, 256))
     byte = builder.reference(copy, copy, RAW, shift=5)
     rule = "section 9: z must be below 2^(8W)"
-    wrapped = replace(byte, block=bytes([copy[0] ^ 0x80]) + copy[1:])
-    yield _bad("reference-z", rule, _with_unary(wrapped, [8] + [0] * 127), RAW, resident=copy)
+    # 256 in the first place: to a decoder that takes z modulo 2^(8W) this is the copy itself.
+    yield _bad("reference-z", rule, _with_unary(byte, [8] + [0] * 127), RAW, resident=copy)
+    half = builder.reference(copy, copy, BF16, shift=13)
+    yield _bad("reference-z-bf16", rule, _with_unary(half, [8] + [0] * 63), BF16, resident=copy)
+    beats = builder.reference(copy, copy, BF16, shift=13, bitmap=0b01)
+    over = _with_unary(beats, [8] + [0] * 31)
+    yield _bad("reference-z-bitmap", rule, over, BF16, resident=copy)
     one = bytes([copy[0] ^ 1]) + copy[1:]
     gaps = builder.reference(one, copy, RAW, shift=0, gap_shift=0, escape_at={1})
     yield _bad(

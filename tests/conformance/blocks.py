@@ -77,6 +77,24 @@ def with_counts(rng: Random, element: ElementType, counts: dict[int, int]) -> by
     return join(values, element)
 
 
+def sprinkled(
+    rng: Random,
+    element: ElementType,
+    symbols: Sequence[int],
+    *,
+    zeros: float,
+    sign: int | None = 0,
+    clear: int = 0,
+) -> bytes:
+    """Values as in `with_symbols`, a share of which is then set to zero, as by a ReLU."""
+    width = element.width_bytes
+    data = with_symbols(rng, element, symbols, sign=sign, clear=clear)
+    return b"".join(
+        bytes(width) if rng.random() < zeros else data[i : i + width]
+        for i in range(0, len(data), width)
+    )
+
+
 def draw(rng: Random, weights: Sequence[int], count: int) -> list[int]:
     """`count` indices, index `i` with a share of `weights[i]`."""
     total = sum(weights)

@@ -37,6 +37,7 @@ FIELDS = {
     "copy_crc": (64, 32),
     "unary_bytes": (96, 11),
     "escapes": (107, 8),
+    "bare_zeros": (115, 13),
     "entries": (115, 13),
 }
 LONGEST = {Coder.R0: 15, Coder.R1: 15, Coder.R2: 31, Coder.F2: 15}
@@ -170,6 +171,7 @@ def coded(
     sign: bool = False,
     planes: int = 0,
     escape_at: Collection[int] = (),
+    bare: bool = False,
 ) -> Draft:
     """A coded frame.
 
@@ -179,25 +181,32 @@ def coded(
         phase: bytes at its start of an element begun before.
         base, path, zero_rank, coder: as in the header.
         bitmap: one bit for each beat that is stored; the others must be zero. None for no bitmap.
-        sign: drop the sign, which must be the same in all stored values.
+        sign: drop the sign, which must be the same in all values that have a remainder.
         planes: flags of the byte planes to drop, which must be constant.
         escape_at: places, among the stored values, to code as an escape whatever their rank.
+        bare: store no remainder where the symbol is 0; these values must be zero.
     """
     width, symbol_bits, mantissa_bits = SHAPES[element]
     head, values, tail = _split_block(block, width, phase)
     beats = _stored_beats(values, 64 // width, bitmap)
     stored = [v for beat in beats for v in beat]
+    symbols = [v >> mantissa_bits & (1 << symbol_bits) - 1 for v in stored]
+    carriers = [v for v, s in zip(stored, symbols, strict=True) if s or not bare]
+    assert not bare or sum(map(bool, stored)) == len(carriers)
     signs = 0 if element == ElementType.RAW else 1 - sign
-    remainders = [[_remainder(v, symbol_bits, mantissa_bits, signs) for v in b] for b in beats]
+    remainders = [_remainder(v, symbol_bits, mantissa_bits, signs) for v in carriers]
     byte_planes, top_bits = divmod(mantissa_bits + signs, 8)
     constants = bytes(
-        (remainders[0][0] if stored else 0) >> 8 * p & 255
+        (remainders[0] if remainders else 0) >> 8 * p & 255
         for p in range(byte_planes)
         if planes >> p & 1
     )
-    records = b"".join(_record(r, byte_planes, top_bits, planes) for r in remainders)
+    per_record = 64 // width
+    records = b"".join(
+        _record(remainders[i : i + per_record], byte_planes, top_bits, planes)
+        for i in range(0, len(remainders), per_record)
+    )
 
-    symbols = [v >> mantissa_bits & (1 << symbol_bits) - 1 for v in stored]
     low, codes, escapes = b"", [], b""
     if symbol_bits and stored:
         order = symbol_order(base, path, zero_rank, LONGEST[coder], (1 << symbol_bits) - 1)
@@ -207,7 +216,7 @@ def coded(
         ]
         low, codes = _code_ranks(ranks, coder)
         escapes = bytes(s for s, rank in zip(symbols, ranks, strict=True) if rank == LONGEST[coder])
-    sign_bit = stored[0] >> symbol_bits + mantissa_bits & 1 if sign and stored else 0
+    sign_bit = carriers[0] >> symbol_bits + mantissa_bits & 1 if sign and carriers else 0
     fields = _header(Mode.CODED, element, block) | {
         "bitmap": int(bitmap is not None),
         "planes": planes,
@@ -220,6 +229,7 @@ def coded(
         "coder": int(coder),
         "unary_bytes": len(unary(codes)),
         "escapes": len(escapes),
+        "bare_zeros": len(stored) - len(carriers),
     }
     sections = {
         "extras": pad(_bitmap_bytes(bitmap) + head + tail + constants, 16),
@@ -335,7 +345,7 @@ def _remainder(value: int, symbol_bits: int, mantissa_bits: int, signs: int) -> 
 
 
 def _record(remainders: list[int], byte_planes: int, top_bits: int, planes: int) -> bytes:
-    """One beat of the remainders section."""
+    """One record of the remainders section."""
     kept = [p for p in range(byte_planes) if not planes >> p & 1]
     low = bytes(r >> 8 * p & 255 for p in kept for r in remainders)
     return low + bit_string([(r >> 8 * byte_planes, top_bits) for r in remainders])

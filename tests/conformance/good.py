@@ -24,6 +24,7 @@ def good_vectors() -> Iterator[Good]:
     yield from _order()
     yield from _codes()
     yield from _sections()
+    yield from _bare_zeros()
     yield from _patterns()
     yield from _resident()
     yield from _unusual()
@@ -39,11 +40,19 @@ def _encoded(
     resident: bytes | None = None,
     mode: Mode | None = None,
     coder: Coder | None = None,
+    bare_zeros: int | None = None,
 ) -> Good:
-    """A canonical vector; `mode` and `coder` are what the encoder must choose, where it matters."""
+    """A canonical vector.
+
+    `mode`, `coder` and `bare_zeros` are what the encoder must choose, where it matters.
+    """
     frame = reference.encode_frame(block, element, phase, resident)
     header = parse_header(frame)
-    if mode not in (None, header.mode) or coder not in (None, header.coder):
+    if (
+        mode not in (None, header.mode)
+        or coder not in (None, header.coder)
+        or bare_zeros not in (None, header.bare_zeros)
+    ):
         raise AssertionError(f"{name}: is {header}")
     return Good(name, why, element, block, frame, phase, resident)
 
@@ -497,6 +506,107 @@ def _sections() -> Iterator[Good]:
             )
 
 
+def _count_zeros(block: bytes, element: ElementType, phase: int = 0) -> int:
+    """Values of `block` that are zero in all bits."""
+    width = element.width_bytes
+    values = (block[i : i + width] for i in range(phase, len(block) - width + 1, width))
+    return sum(not any(v) for v in values)
+
+
+def _bare_zeros() -> Iterator[Good]:
+    for element in blocks.FLOATS:
+        rng = Random(f"bare zeros {element.name}")
+        width = element.width_bytes
+
+        def numbers(count: int, *, rng=rng, element=element) -> list[int]:
+            return [max(1, s) for s in blocks.normal_symbols(rng, element, count)]
+
+        def case(
+            name: str, why: str, block: bytes, count: int, *, phase: int = 0, element=element
+        ) -> Good:
+            return _encoded(
+                f"bare/{element.name}-{name}",
+                why,
+                element,
+                block,
+                phase=phase,
+                mode=Mode.CODED,
+                bare_zeros=count,
+            )
+
+        for share in (0.05, 0.5, 0.6):
+            block = blocks.sprinkled(rng, element, numbers(2048 // width), zeros=share)
+            yield case(
+                f"relu-{share}",
+                "zeros among positive values: they have no remainder",
+                block,
+                _count_zeros(block, element),
+            )
+        block = blocks.sprinkled(rng, element, numbers(301), zeros=0.3, sign=None)
+        yield case(
+            "dropout", "zeros among values of both signs", block, _count_zeros(block, element)
+        )
+        block = blocks.sprinkled(rng, element, numbers(301), zeros=0.3, sign=1)
+        yield case(
+            "negative",
+            "all carriers are negative, the zeros are not: sign flag and value 1",
+            block,
+            _count_zeros(block, element),
+        )
+        if element in (FP16, FP32):
+            values = [
+                blocks.value(element, rng.getrandbits(1), s, rng.getrandbits(2) << 8 | 0xA5)
+                if rng.random() < 0.7
+                else 0
+                for s in numbers(301)
+            ]
+            yield case(
+                "plane",
+                "a byte plane of all carriers is constant, and not what the zeros have there",
+                blocks.join(values, element),
+                values.count(0),
+            )
+        block = blocks.sprinkled(rng, element, numbers(300), zeros=0.3, sign=1)
+        holed = block[:128] + bytes(128) + block[128:]
+        yield case(
+            "bitmap",
+            "zero beats are left out and not counted, zeros in stored beats are bare",
+            holed,
+            _count_zeros(block, element),
+        )
+        for phase in range(1, width):
+            edges = blocks.noise(rng, phase) + holed + blocks.noise(rng, width - 1)
+            yield case(
+                f"phase-{phase}",
+                "head, tail, bitmap and bare zeros",
+                edges,
+                _count_zeros(block, element),
+                phase=phase,
+            )
+            few = 64 // width - 1
+            alone = blocks.noise(rng, phase) + bytes(few * width) + blocks.noise(rng, width - 1)
+            yield case(
+                f"only-zeros-phase-{phase}",
+                "no carrier, yet stored values: the partial beat is not left out",
+                alone,
+                few,
+                phase=phase,
+            )
+        block = blocks.sprinkled(rng, element, numbers(2048 // width), zeros=0.3, sign=None)
+        for name, why, number in (
+            ("negative-zero", "-0 has symbol 0 and is not zero", 1 << 8 * width - 1),
+            ("subnormal", "a subnormal value has symbol 0 and is not zero", 1),
+        ):
+            value = number.to_bytes(width, "little")
+            for place in (0, 2048 - width):
+                yield case(
+                    f"{name}-{place}",
+                    f"{why}: every zero has a remainder",
+                    block[:place] + value + block[place + width :],
+                    0,
+                )
+
+
 def _patterns() -> Iterator[Good]:
     for i in range(32):
         yield _encoded(
@@ -690,6 +800,67 @@ def _unusual() -> Iterator[Good]:
         builder.coded(bytes(256), FP32, sign=True, planes=3, bitmap=0)
         .with_fields(sign_value=1)
         .patched("extras", 8, 0x5A),
+        FP32,
+    )
+    zeros = blocks.sprinkled(rng, BF16, blocks.normal_symbols(rng, BF16, 256), zeros=0.4, sign=1)
+    order = {"base": 126, "path": 0x3FFE, "zero_rank": 0}
+    yield case(
+        "zeros-with-remainders",
+        "the zeros could be bare, but have remainders",
+        builder.coded(zeros, BF16, **order),
+    )
+    yield case(
+        "bare-zeros-sign-kept",
+        "bare zeros; all carriers are negative, but their sign is stored",
+        builder.coded(zeros, BF16, bare=True, **order),
+    )
+    for coder in Coder:
+        yield case(
+            f"bare-zeros-escape-{coder.name}",
+            "bare zeros that escape, and some that do not",
+            builder.coded(
+                zeros,
+                BF16,
+                coder=coder,
+                sign=True,
+                bare=True,
+                escape_at={i for i in range(0, 60, 10) if not any(zeros[2 * i : 2 * i + 2])},
+                **order,
+            ),
+        )
+    yield case(
+        "bare-zeros-all-escape",
+        "symbol 0 is not in the order: all bare zeros escape",
+        builder.coded(
+            blocks.with_symbols(rng, BF16, [127] * 250, sign=0) + bytes(12),
+            BF16,
+            base=127,
+            zero_rank=15,
+            bare=True,
+        ),
+    )
+    beats = zeros[:64] + bytes(64) + zeros[64:256] + bytes(64)
+    yield case(
+        "bare-zeros-bitmap-none",
+        "zero beats stored, all of their values bare zeros",
+        builder.coded(beats, BF16, bare=True, **order),
+    )
+    yield case(
+        "bare-zeros-bitmap-some",
+        "one zero beat left out, another one of bare zeros",
+        builder.coded(beats, BF16, bare=True, bitmap=0b111101, **order),
+    )
+    yield case(
+        "bare-zeros-only",
+        "a block of zeros, all of them bare",
+        builder.coded(bytes(256), BF16, base=1, bare=True),
+    )
+    yield case(
+        "flags-without-carriers",
+        "no carrier, with sign flag, sign value and all plane flags: zeros all the same",
+        builder.coded(bytes(256), FP32, base=1, sign=True, planes=3, bare=True)
+        .with_fields(sign_value=1)
+        .patched("extras", 0, 0x5A),
         FP32,
     )
     for element in (FP16, E4M3, E5M2):

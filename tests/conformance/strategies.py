@@ -81,13 +81,19 @@ def _values(draw: Callable, element: ElementType, count: int, rng: Random) -> by
     spread = draw(st.sampled_from([-1, -1, 1, 2]))
     symbols = [min(last, max(0, base + spread * i)) for i in blocks.draw(rng, weights, count)]
     outliers = draw(st.sampled_from([0, 0, 0, 0.01, 0.03]))
-    zeros = draw(st.sampled_from([0, 0, 0.02, 0.3]))
+    zeros = draw(st.sampled_from([0, 0, 0.02, 0.3, 0.3, 0.6]))
     symbols = [int(rng.random() * (last + 1)) if rng.random() < outliers else s for s in symbols]
     symbols = [0 if rng.random() < zeros else s for s in symbols]
     mantissa = (1 << layout.mantissa_bits) - 1
     clear = draw(st.sampled_from([0, 0, 0xFF, 0xFFFF, 0xFF00, mantissa])) & mantissa
     sign = draw(st.sampled_from([None, None, 0, 1]))
-    return blocks.with_symbols(rng, element, symbols, sign=sign, clear=clear)
+    bare = draw(st.sampled_from([0, 0.99, 1, 1, 1]))
+    return b"".join(
+        bytes(element.width_bytes)
+        if s == 0 and rng.random() < bare
+        else blocks.with_symbols(rng, element, [s], sign=sign, clear=clear)
+        for s in symbols
+    )
 
 
 @st.composite
@@ -106,17 +112,22 @@ def drafts(draw: Callable) -> tuple[Draft, ElementType, int]:
         bitmap = draw(st.integers(0, (1 << len(beats)) - 1))
         bitmap |= sum(1 << b for b, beat in enumerate(beats) if any(map(any, beat)))
     stored = [v for b, beat in enumerate(beats) if bitmap is None or bitmap >> b & 1 for v in beat]
+    last = (1 << layout.exponent_bits) - 1
+    symbols = [int.from_bytes(v, "little") >> layout.mantissa_bits & last for v in stored]
+    carriers = stored
+    if element != ElementType.RAW and symbols.count(0) == sum(not any(v) for v in stored):
+        bare = draw(st.sampled_from([True, True, False]))
+        carriers = [v for v in stored if any(v) or not bare]
     # Planes that are whole bytes of the element are enough here.
     planes = sum(
         draw(st.integers(0, 1)) << p
         for p in range(layout.mantissa_bits // 8)
-        if len({v[p] for v in stored}) == 1
+        if len({v[p] for v in carriers}) == 1
     )
-    make = {"phase": phase, "bitmap": bitmap, "planes": planes}
+    bare = len(carriers) < len(stored)
+    make = {"phase": phase, "bitmap": bitmap, "planes": planes, "bare": bare}
     if element == ElementType.RAW or not stored:
         return builder.coded(block, element, **make), element, phase
-    last = (1 << layout.exponent_bits) - 1
-    symbols = [int.from_bytes(v, "little") >> layout.mantissa_bits & last for v in stored]
     base, path = _fitting_order(symbols, last)
     if not draw(st.integers(0, 2)):
         base = min(last, max(1, draw(st.sampled_from(symbols))))
@@ -126,9 +137,9 @@ def drafts(draw: Callable) -> tuple[Draft, ElementType, int]:
         element,
         base=base,
         path=path,
-        zero_rank=draw(st.integers(0, 15)),
+        zero_rank=draw(st.one_of(st.integers(0, 2), st.integers(0, 15))),
         coder=draw(st.sampled_from(Coder)),
-        sign=len({v[-1] >> 7 for v in stored}) == 1 and draw(st.booleans()),
+        sign=len({v[-1] >> 7 for v in carriers}) == 1 and draw(st.booleans()),
         escape_at=draw(st.sets(st.integers(0, len(stored) - 1), max_size=3)),
         **make,
     )

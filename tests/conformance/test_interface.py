@@ -344,3 +344,12 @@ def test_several_threads(engine: Engine) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(36)))
+
+
+@pytest.mark.parametrize(
+    "arguments", [("bf16", 64, 0), (BF16, 64.0, 0), (BF16, 64, 0.5), (BF16, 0, 0), (BF16, 64, 2)]
+)
+def test_wrong_arguments(engine: Engine, arguments: tuple) -> None:
+    element, block_bytes, phase = arguments
+    with pytest.raises(InvalidInput):
+        engine.encode(np.zeros(64, np.uint8), element, block_bytes, phase=phase, bare=True)

@@ -30,13 +30,17 @@ def study() -> ModuleType:
 
 
 def tensor(element: ElementType) -> bytes:
-    """Weights, many zero beats, a constant sign, a constant plane, escapes, noise, a constant."""
+    """A block of each kind: weights, zero beats, a constant sign, and so on."""
     rng = Random(f"study {element.name}")
     count = BLOCK // element.width_bytes
     plain = blocks.weights(rng, element, BLOCK)
     symbols = blocks.normal_symbols(rng, element, count)
     escaping = [1 if i % 100 == 0 else s for i, s in enumerate(symbols)]
     low = (1 << element.layout.mantissa_bits) - 1
+    normal = [max(1, s) for s in symbols]
+    relu = blocks.sprinkled(rng, element, normal, zeros=0.4)
+    dropout = blocks.sprinkled(rng, element, normal, zeros=0.1, sign=None, clear=low)
+    subnormal = (1).to_bytes(element.width_bytes, "little")
     return b"".join(
         [
             plain,
@@ -44,6 +48,9 @@ def tensor(element: ElementType) -> bytes:
             blocks.with_symbols(rng, element, symbols, sign=1),
             blocks.with_symbols(rng, element, symbols, clear=low),
             blocks.with_symbols(rng, element, escaping),
+            relu,
+            dropout,
+            relu[: -element.width_bytes] + subnormal,
             blocks.noise(rng, BLOCK),
             plain[: element.width_bytes] * count,
         ]

@@ -141,4 +141,5 @@ def _assemble(vector: Good, header: Header) -> builder.Draft:
         bitmap=bitmap,
         sign=bool(header.sign_flag),
         planes=header.plane_flags,
+        bare=header.bare_zeros > 0,
     )

@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks of the point-to-point, group and call-form tests do."""
 
+import socket
 import threading
+import time
+from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import nic_emul
-from nic_emul import Role
+from nic_emul import Role, links, monitor
 from tests.nic_emul import model
 from tests.nic_emul.checks import counted, expect_raw, make_input, same
 
@@ -121,6 +124,130 @@ def beside_collectives() -> None:
         work.wait()
     assert same(out, make_input(preceding, BIG, torch.float32))
     assert same(total, torch.full((BIG,), float(size)))
+
+
+def connect_from_all_sides(groups: int, delay_s: float) -> None:
+    """All ranks open links to all others at once, in new groups, with receives posted first."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    welcome = monitor.Monitor._welcome
+
+    def late(self: monitor.Monitor, stranger: monitor._Stranger) -> None:
+        time.sleep(delay_s)
+        welcome(self, stranger)
+
+    monitor.Monitor._welcome = late
+    others = [(rank + distance) % size for distance in range(1, size)]
+    # The pairs that could wait for each other come last.
+    others.sort(key=lambda peer: peer == rank ^ 1)
+    for number in range(groups):
+        group = dist.new_group(backend="wirezip")
+        received = {peer: torch.zeros(1000) for peer in others}
+        works = [dist.irecv(received[peer], peer, group=group) for peer in others]
+        dist.barrier(group=group)
+        data = torch.full((1000,), float(100 * rank + number))
+        works += [dist.isend(data, peer, group=group) for peer in others]
+        for work in works:
+            work.wait()
+        for peer in others:
+            assert same(received[peer], torch.full((1000,), float(100 * peer + number)))
+
+
+def sends_are_read_when_cleared() -> None:
+    """The elements are read when the receiver is there, contiguous or not; not by the monitor."""
+    rank = dist.get_rank()
+    for data in (torch.zeros(6, 4), torch.zeros(4, 6).T, torch.zeros(6, 0)):
+        if rank == 0:
+            work = dist.isend(data, 1)
+            finisher = work.get_future().then(lambda _: threading.current_thread().name)
+            data.fill_(7)
+            dist.barrier()
+            work.wait()
+            assert finisher.wait() == "wirezip-send-1"
+        else:
+            dist.barrier()
+            out = torch.empty(6, data.size(1))
+            dist.recv(out, 0)
+            assert same(out, torch.full(out.shape, 7.0))
+
+
+def slow_sends_make_progress() -> None:
+    """Many sends are cleared at once; all together take longer than the timeout, each does not."""
+    whole = links.send_all
+
+    def slow(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
+        time.sleep(0.2 if len(parts) == 2 else 0)
+        whole(sock, parts, peer)
+
+    links.send_all = slow
+    tensors = [torch.full((1000,), 1.0) for _ in range(12)]
+    if dist.get_rank() == 0:
+        works = [dist.isend(tensor, 1) for tensor in tensors]
+    else:
+        works = [dist.irecv(tensor.zero_(), 0) for tensor in tensors]
+    for work in works:
+        work.wait()
+    assert all(same(tensor, torch.ones(1000)) for tensor in tensors)
+
+
+def reads_in_order() -> None:
+    """Inputs are what the operations before have left, as on a stream, whatever their layout."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    filled = float(size)
+    strided = [torch.ones(size, 4).T for _ in range(2)]
+    flat = torch.ones(size, 4)
+    factor = torch.ones(1)
+    inputs = [*strided, flat, factor]
+    outs = {
+        name: torch.zeros(shape)
+        for name, shape in {
+            "reduce_scatter list": (4,),
+            "all_to_all_single": (4, size),
+            "all_to_all": (size, 4),
+            "gather": (size, 4),
+            "scatter": (4,),
+            "all_gather list": (size, 4),
+            "coalesced": (4,),
+            "premul": (4,),
+        }.items()
+    }
+    gate = threading.Event()
+    dist.group.WORLD._worker.submit(lambda: _ignore(gate.wait(60)), [])
+    works = [dist.all_reduce(tensor, async_op=True) for tensor in inputs]
+    columns, rows = list(strided[0].T), list(flat)
+    turned = torch.zeros(size, 4).T
+    works += [
+        dist.reduce_scatter(outs["reduce_scatter list"], columns, async_op=True),
+        dist.all_to_all_single(turned, strided[1], [4 // size] * size, async_op=True),
+        dist.all_to_all(list(outs["all_to_all"]), columns, async_op=True),
+        dist.gather(columns[0], list(outs["gather"]) if rank == 0 else None, async_op=True),
+        dist.scatter(outs["scatter"], columns if rank == 0 else None, async_op=True),
+        dist.all_gather(list(outs["all_gather list"]), columns[rank], async_op=True),
+    ]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        dist.reduce_scatter_single(outs["coalesced"], flat)
+    ones = torch.ones(4)
+    premul = dist._make_nccl_premul_sum(factor)
+    works += [manager, dist.all_reduce(ones, op=premul, async_op=True)]
+    # Only the tensors are the group's until the work is done; their lists are the caller's.
+    columns.clear()
+    rows.clear()
+    gate.set()
+    for work in works:
+        work.wait()
+    outs["all_to_all_single"].copy_(turned)
+    outs["premul"].copy_(ones)
+    expected = dict.fromkeys(outs, filled) | {
+        "reduce_scatter list": filled * size,
+        "coalesced": filled * size,
+        "premul": filled * size,
+        "gather": filled if rank == 0 else 0.0,
+    }
+    for name, out in outs.items():
+        assert same(out, torch.full(out.shape, expected[name])), (name, out)
+
+
+def _ignore(_: object) -> None:
+    """Makes an operation of an expression."""
 
 
 def point_to_point() -> list[nic_emul.CounterRow]:

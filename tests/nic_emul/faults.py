@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 import nic_emul
 from codec.engine import Engine, Packets
-from nic_emul import links
+from nic_emul import backend, links, nic
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
 
 CULPRIT = 1
@@ -170,8 +171,8 @@ class _Damaging:
 def damage_frames() -> None:
     dist.barrier()
     if is_culprit():
-        nic = nic_emul.local_nic()
-        nic._engine = _Damaging(nic._engine)
+        local = nic_emul.local_nic()
+        local._engine = _Damaging(local._engine)
     for _ in range(5):
         tensor = torch.ones(50_000)
         dist.all_reduce(tensor)
@@ -283,6 +284,53 @@ def init_with_own_mtu(rank: int, size: int, store: dist.Store) -> None:
     dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
     dist.barrier()
     time.sleep(FOREVER_S)
+
+
+def init_with_short_timeout(rank: int, size: int, store: dist.Store) -> None:
+    """The timeout of the group itself counts where it is shorter than the NIC's."""
+    dist.init_process_group(
+        "wirezip", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=2)
+    )
+    hang()
+
+
+def init_while_one_rank_compiles(rank: int, size: int, store: dist.Store) -> float:
+    """One rank's engine takes longer to be ready than the timeout."""
+    if rank == CULPRIT:
+        warm_up = nic._warm_up
+
+        def slow(engine: Engine, block_bytes: int) -> None:
+            time.sleep(3)
+            warm_up(engine, block_bytes)
+
+        nic._warm_up = slow
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    tensor = torch.ones(100)
+    dist.all_reduce(tensor)
+    dist.destroy_process_group()
+    return float(tensor[0])
+
+
+def leave_with_work_unfinished(how: str) -> str:
+    """One rank gives up an operation that the others never join, and goes on without the group."""
+    dist.barrier()
+    if not is_culprit():
+        time.sleep(FOREVER_S)
+    group = dist.group.WORLD
+    works = [
+        dist.all_reduce(torch.ones(10), async_op=True),
+        dist.all_reduce(torch.ones(10), async_op=True),
+        dist.irecv(torch.ones(10), 0),
+    ]
+    backend._SHUTDOWN_S = 0.2
+    getattr(group, how)()
+    found = []
+    for work in works:
+        try:
+            work.get_future().wait()
+        except nic_emul.errors.GroupClosed:
+            found.append(type(work.exception()).__name__)
+    return " ".join(found)
 
 
 def init_without_one_rank(rank: int, size: int, store: dist.Store) -> None:

@@ -15,6 +15,23 @@ def test_point_to_point(size: int) -> None:
     check_conservation(run_ranks(exchanges.point_to_point, size))
 
 
+def test_links_opened_from_all_sides() -> None:
+    run_ranks(exchanges.connect_from_all_sides, 5, 6, 0.005)
+
+
+def test_sends_are_read_when_cleared() -> None:
+    run_ranks(exchanges.sends_are_read_when_cleared, 2)
+
+
+def test_slow_sends_make_progress() -> None:
+    run_ranks(exchanges.slow_sends_make_progress, 2, environment={"WIREZIP_TIMEOUT_S": "1"})
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_reads_in_order(size: int) -> None:
+    run_ranks(exchanges.reads_in_order, size)
+
+
 @pytest.mark.parametrize("size", [2, 5])
 def test_subgroups_with_roles_and_threads(size: int) -> None:
     ranks = run_ranks(exchanges.subgroups, size)

@@ -62,6 +62,23 @@ def test_hung_peer() -> None:
     expect_failure(start_ranks(faults.hang, SIZE, environment=SHORT), "PeerTimeout")
 
 
+def test_hung_peer_and_short_timeout_of_the_group() -> None:
+    outcomes = start_ranks(faults.init_with_short_timeout, SIZE, join=False)
+    expect_failure(outcomes, "PeerTimeout")
+
+
+def test_slow_compilation_is_no_timeout() -> None:
+    ranks = run_ranks(faults.init_while_one_rank_compiles, SIZE, environment=SHORT, join=False)
+    assert ranks == [SIZE] * SIZE
+
+
+@pytest.mark.parametrize("how", ["shutdown", "abort"])
+def test_unfinished_work_of_a_closed_group(how: str) -> None:
+    outcomes = start_ranks(faults.leave_with_work_unfinished, SIZE, how)
+    expect_failure(outcomes, "PeerFailed", culprit_code=0)
+    assert outcomes[faults.CULPRIT].value == "GroupClosed GroupClosed GroupClosed"
+
+
 def test_stopped_peer() -> None:
     """A stopped process cannot end itself; the others do."""
     outcomes = start_ranks(faults.stop_process, SIZE, environment=SHORT, stopped=faults.CULPRIT)

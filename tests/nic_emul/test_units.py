@@ -12,7 +12,16 @@ from hypothesis import strategies as st
 from torch.distributed import ReduceOp
 
 from codec.elements import ElementType
-from nic_emul import CounterRow, Counters, GroupOptions, NicConfig, Role, aggregate, schedule
+from nic_emul import (
+    MTUS,
+    CounterRow,
+    Counters,
+    GroupOptions,
+    NicConfig,
+    Role,
+    aggregate,
+    schedule,
+)
 from nic_emul.autoload import check_torch, load
 from nic_emul.config import LOOPBACK, listen_host
 from nic_emul.dtypes import describe, label_of
@@ -24,7 +33,8 @@ from nic_emul.roles import Collective, resolve_role
 
 
 def test_configuration_from_environment() -> None:
-    assert NicConfig.from_environment({}) == NicConfig(engine="numba", mtu=4096)
+    assert NicConfig.from_environment({}) == NicConfig(engine="numba", mtu=4096, timeout_s=60.0)
+    assert MTUS == (1024, 4096)
     found = NicConfig.from_environment(
         {
             "WIREZIP_ENGINE": "null",

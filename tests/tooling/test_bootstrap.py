@@ -85,7 +85,9 @@ def test_a_user_is_told_the_packages_and_the_command(machine: Machine) -> None:
     machine.add("perl", "exit 2")
     result = machine.bootstrap("test")
     assert result.returncode == 1
-    assert result.stderr.endswith("install them with: sudo apt-get install g++ perl\n")
+    assert result.stderr.endswith(
+        "missing system packages; install with: sudo apt-get install g++ perl\n"
+    )
     assert machine.apt_calls == ""
 
 
@@ -122,20 +124,95 @@ def test_without_apt_the_packages_are_named(machine: Machine) -> None:
     assert result.stderr.endswith(": g++\n")
 
 
-def test_without_python_it_is_asked_for(machine: Machine) -> None:
+def without_python(machine: Machine, *, python3: str, apt: dict[str, str]) -> None:
+    """`python3` is of that version, there is no other, and apt offers these versions."""
     shutil.rmtree(machine.venv)
-    machine.add("python3", USELESS)
+    is_version = f'[ "$1" != --version ] || {{ echo Python {python3}; exit 0; }}'
+    machine.add("python3", f"{is_version}\nexit 1")
+    offers = "\n".join(f"{name}) candidate='{version}';;" for name, version in apt.items())
+    machine.add(
+        "apt-cache",
+        f'candidate="(none)"\ncase "$2" in\n{offers}\nesac\n'
+        'printf "%s:\\n  Installed: (none)\\n  Candidate: %s\\n" "$2" "$candidate"',
+    )
+
+
+@pytest.mark.parametrize(
+    ("apt", "packages"),
+    [
+        ({"python3": "3.13.5-1"}, "python3 python3-venv"),
+        ({"python3": "3.10.6-1~22.04", "python3.11": "3.11.0~rc1"}, "python3.11 python3.11-venv"),
+        (
+            {"python3": "3.10.6-1~22.04", "python3.11": "3.11.0~rc1", "python3.12": "3.12.7-1"},
+            "python3.12 python3.12-venv",
+        ),
+    ],
+)
+def test_a_user_is_told_of_a_package_that_is_new_enough(
+    machine: Machine, apt: dict[str, str], packages: str
+) -> None:
+    without_python(machine, python3="3.10.12", apt=apt)
     result = machine.bootstrap("base")
     assert result.returncode == 1
-    assert result.stderr.endswith("sudo apt-get install python3 python3-venv\n")
+    assert result.stderr == (
+        f"error: expected Python 3.11 or newer; found Python 3.10.12 ({machine.root}/bin/python3); "
+        f"install with: sudo apt-get install {packages}\n"
+    )
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+def test_without_a_package_the_way_is_python(machine: Machine, user: int) -> None:
+    without_python(machine, python3="3.8.10", apt={"python3": "3.8.2-0ubuntu2"})
+    machine.add("id", f"echo {user}")
+    result = machine.bootstrap("base")
+    assert result.returncode == 1
+    assert "found Python 3.8.10" in result.stderr
+    assert result.stderr.endswith("install one, and name it with PYTHON=/path/to/python\n")
+    assert "install" not in machine.apt_calls
+
+
+def test_root_installs_a_python_that_is_new_enough(machine: Machine) -> None:
+    without_python(
+        machine, python3="3.10.12", apt={"python3": "3.10.6", "python3.11": "3.11.0~rc1"}
+    )
+    machine.add("id", "echo 0")
+    made = f'echo "$@" >> {machine.root}/apt.log; [ "$1" = update ] || cp "$0.new" {machine.root}'
+    machine.add("apt-get", f"{made}/bin/python3.11")
+    copy = 'mkdir -p "$3/bin"; cp "$0" "$3/bin/python"'
+    machine.add("apt-get.new", f'[ "$2" != venv ] || {{ {copy}; exit; }}\n{PYTHON}')
+    (machine.root / "bin/cp").symlink_to(shutil.which("cp"))
+    result = machine.bootstrap("base")
+    assert result.returncode == 0, result.stderr
+    assert machine.apt_calls.endswith(
+        "update\ninstall -y --no-install-recommends python3.11 python3.11-venv\n"
+    )
+    assert (machine.venv / "bin/python").exists()
 
 
 def test_a_chosen_interpreter_must_be_new_enough(machine: Machine) -> None:
     shutil.rmtree(machine.venv)
-    machine.add("python3.9", USELESS)
+    machine.add("python3.9", '[ "$1" = --version ] && echo Python 3.9.18')
     result = machine.bootstrap("base", PYTHON="python3.9")
     assert result.returncode == 1
-    assert result.stderr == "error: PYTHON=python3.9: expected Python 3.11 or newer\n"
+    assert result.stderr == (
+        "error: PYTHON=python3.9: expected Python 3.11 or newer; "
+        f"found Python 3.9.18 ({machine.root}/bin/python3.9)\n"
+    )
+
+
+def test_a_chosen_interpreter_must_exist(machine: Machine) -> None:
+    shutil.rmtree(machine.venv)
+    result = machine.bootstrap("base", PYTHON="python3.13")
+    assert result.returncode == 1
+    assert result.stderr == "error: PYTHON=python3.13: not found\n"
+
+
+def test_packages_are_those_of_the_chosen_interpreter(machine: Machine) -> None:
+    shutil.rmtree(machine.venv)
+    machine.add("python3", USELESS)
+    machine.add("python3.12", 'case "$*" in *ensurepip*) exit 1;; *print*) echo python3.12;; esac')
+    result = machine.bootstrap("base", PYTHON="python3.12")
+    assert result.stderr.endswith("sudo apt-get install python3.12-venv\n")
 
 
 def test_headers_are_needed_to_build_the_baseline(machine: Machine) -> None:

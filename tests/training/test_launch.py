@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from codec import numba_engine
 from tests.training.runs import ROOT, command, run, tiny
 from training.errors import RecordError, RunError
+from training.launch import compile_codec
 from training.records import read_run
 
 pytestmark = pytest.mark.ranks
@@ -106,6 +108,33 @@ def test_a_rank_that_cannot_start_says_why(tmp_path: Path) -> None:
     config = dataclasses.replace(config, data=dataclasses.replace(config.data, text=str(text)))
     with pytest.raises(RunError, match=r"rank [01] exited with status 1: error: DataError: data"):
         run(config, tmp_path / "run")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs a text that differs between processes")
+def test_ranks_with_other_text_are_named(tmp_path: Path) -> None:
+    config = tiny("zero2", 2)
+    # Its environment is a text that each rank has to itself.
+    data = dataclasses.replace(config.data, text="/proc/self/environ")
+    with pytest.raises(
+        RunError, match=r"DataError: data\.text: expected the text of rank 0 .*another on rank 1 \("
+    ):
+        run(dataclasses.replace(config, data=data), tmp_path / "run")
+
+
+def test_the_codec_is_compiled_when_it_never_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, compiled = [], []
+    monkeypatch.setattr(numba_engine, "kernels_are_cached", lambda: False)
+    monkeypatch.setattr(numba_engine, "compile_kernels", lambda: compiled.append(len(told)))
+    compile_codec("null", announce=lambda: told.append("null"))
+    assert (told, compiled) == ([], [])
+    compile_codec("numba", announce=lambda: told.append("numba"))
+    assert (told, compiled) == (["numba"], [1])
+
+
+def test_a_compiled_codec_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    numba_engine.compile_kernels()
+    monkeypatch.setattr(numba_engine, "compile_kernels", lambda: pytest.fail("compiled again"))
+    compile_codec("numba", announce=lambda: pytest.fail("announced"))
 
 
 def test_a_diverging_run_stops(tmp_path: Path) -> None:
