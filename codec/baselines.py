@@ -3,17 +3,19 @@
 
     python -m codec.baselines CODEC [BLOCK_BYTES]
 
-reads requests, one JSON object a line, and answers each with one: `{"file", "element"}` reads the
-file, codes it, decodes it and compares; `{"loops"}` then times that many further runs. So a codec
-that crashes takes nothing along, one that corrupts its heap harms no other, and all are measured
-under the same conditions: one thread, a heap that keeps its memory (`ENVIRONMENT`), and buffers
-that are reused as far as the codec's interface allows.
+reads requests, one JSON object a line, and answers each with one: `{"file", "element"}`, with
+`"resident"` for codecs that code against an older copy, reads the files, codes, decodes and
+compares; `{"loops"}` then times that many further runs. So a codec that crashes takes nothing
+along, one that corrupts its heap harms no other, and all are measured under the same conditions:
+one thread, a heap that keeps its memory (`ENVIRONMENT`), and buffers that are reused as far as the
+codec's interface allows.
 """
 
 import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import process_time
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -22,7 +24,7 @@ import numpy as np
 
 from codec.buffers import buffer_bytes
 from codec.elements import ElementType
-from codec.engine import U8
+from codec.engine import U8, Packets, get_engine
 from codec.errors import InvalidInput
 from codec.stream import bound, compress_into, decompress
 
@@ -83,6 +85,35 @@ class Wirezip(_Plain):
         return decompress(self._stream[: self._size], out=self._restored)
 
 
+class WirezipReference(_Plain):
+    """This project's frames in reference mode: the receiver holds `resident`, an older copy."""
+
+    def __init__(self, data: U8, element: ElementType, block_bytes: int, resident: U8) -> None:
+        self._engine = get_engine("numba")
+        self._data, self._element, self._block_bytes = data, element, block_bytes
+        self._resident = resident
+        self._restored = np.empty(data.size, np.uint8)
+        self._packets: Packets | None = None
+
+    def encode(self) -> int:
+        self._packets = self._engine.encode(
+            self._data, self._element, self._block_bytes, resident=self._resident
+        )
+        return self._packets.payload.size
+
+    def decode(self) -> object:
+        if self._packets is None:
+            raise AssertionError("decode: expected an encode before")
+        self._engine.decode(
+            self._packets,
+            self._element,
+            self._block_bytes,
+            self._restored,
+            resident=self._resident,
+        )
+        return self._restored
+
+
 class Copy(_Plain):
     """A copy, which shows what memory allows."""
 
@@ -119,10 +150,10 @@ class Lz4(_Plain):
 
 
 class Zstd(_Plain):
-    """A zstd frame of level 1."""
+    """A zstd frame."""
 
-    def __init__(self, data: U8, element: ElementType) -> None:
-        self._encoder, self._decoder = _zstd()
+    def __init__(self, data: U8, element: ElementType, level: int = 1) -> None:
+        self._encoder, self._decoder = _zstd(level)
         self._data = data
         self._stored = b""
 
@@ -141,7 +172,7 @@ class GroupedZstd(_Plain):
     _LENGTH_BYTES = 8
 
     def __init__(self, data: U8, element: ElementType) -> None:
-        self._encoder, self._decoder = _zstd()
+        self._encoder, self._decoder = _zstd(1)
         width = element.width_bytes
         whole = data.size // width * width
         self._elements = data[:whole].reshape(-1, width)
@@ -156,11 +187,66 @@ class GroupedZstd(_Plain):
         frames = sum(len(frame) + self._LENGTH_BYTES for frame in self._stored)
         return frames + self._tail.size
 
-    def decode(self) -> object:
+    def decode(self) -> U8:
         elements = self._restored[: self._elements.size].reshape(self._elements.shape)
         for place, frame in enumerate(self._stored):
             elements[:, place] = np.frombuffer(self._decoder.decompress(frame), np.uint8)
         self._restored[self._elements.size :] = self._tail
+        return self._restored
+
+
+class XorGroupedZstd(_Plain):
+    """What differs in bits from an older copy, as `GroupedZstd`."""
+
+    def __init__(self, data: U8, element: ElementType, resident: U8) -> None:
+        self._data, self._resident = data, resident
+        self._difference = np.empty_like(data)
+        self._coder = GroupedZstd(self._difference, element)
+
+    def encode(self) -> int:
+        np.bitwise_xor(self._data, self._resident, out=self._difference)
+        return self._coder.encode()
+
+    def decode(self) -> object:
+        restored = self._coder.decode()
+        return np.bitwise_xor(restored, self._resident, out=restored)
+
+
+class Bitshuffle(_Plain):
+    """Blosc2 with its bit shuffle, which transposes bits of many elements, and zstd of level 1."""
+
+    # A chunk, as Blosc2 calls it, is at most 2 GiB.
+    _CHUNK_BYTES = 1 << 30
+
+    def __init__(self, data: U8, element: ElementType) -> None:
+        import blosc2
+
+        self._blosc2 = blosc2
+        # One thread is the default of neither direction.
+        self._options: dict[str, Any] = {
+            "codec": blosc2.Codec.ZSTD,
+            "clevel": 1,
+            "filters": [blosc2.Filter.BITSHUFFLE],
+            "filters_meta": [0],
+            "typesize": element.width_bytes,
+            "nthreads": 1,
+        }
+        self._data = data
+        self._restored = np.empty_like(data)
+        self._stored: list[bytes] = []
+
+    def encode(self) -> int:
+        self._stored = [
+            self._blosc2.compress2(self._data[start : start + self._CHUNK_BYTES], **self._options)
+            for start in range(0, self._data.size, self._CHUNK_BYTES)
+        ]
+        return sum(map(len, self._stored))
+
+    def decode(self) -> object:
+        for index, chunk in enumerate(self._stored):
+            start = index * self._CHUNK_BYTES
+            part = self._restored[start : start + self._CHUNK_BYTES]
+            self._blosc2.decompress2(chunk, dst=part, nthreads=1)
         return self._restored
 
 
@@ -200,28 +286,57 @@ FACTORIES: dict[str, Callable[[U8, ElementType], Codec]] = {
     "zipnn": ZipNN,
     "grouped-zstd-1": GroupedZstd,
     "zstd-1": Zstd,
+    "zstd-3": partial(Zstd, level=3),
+    "bitshuffle": Bitshuffle,
     "lz4": Lz4,
     "copy": Copy,
 }
 WIREZIP = "wirezip"
-CODECS = (WIREZIP, *FACTORIES)
+WIREZIP_REFERENCE = "wirezip-ref"
+XOR_GROUPED_ZSTD = "xor-zstd-1"
+# What takes the size of its blocks, and what codes against an older copy.
+BLOCK_CODECS = (WIREZIP, WIREZIP_REFERENCE)
+REFERENCE_CODECS = (WIREZIP_REFERENCE, XOR_GROUPED_ZSTD)
+CODECS = (WIREZIP, WIREZIP_REFERENCE, XOR_GROUPED_ZSTD, *FACTORIES)
 
 
-def make(name: str, block_bytes: int | None, data: U8, element: ElementType) -> Codec:
-    """The codec called `name`, one of `CODECS`, over `data`; `block_bytes` is wirezip's.
+def make(
+    name: str,
+    block_bytes: int | None,
+    data: U8,
+    element: ElementType,
+    resident: U8 | None = None,
+) -> Codec:
+    """The codec called `name`, one of `CODECS`, over `data`.
+
+    Args:
+        name: of the codec.
+        block_bytes: of the codecs in `BLOCK_CODECS`.
+        data: uint8 `(n,)`.
+        element: what the bytes are.
+        resident: an older copy, uint8 `(n,)`, for those in `REFERENCE_CODECS`.
 
     Raises:
-        InvalidInput: no such codec, one that lacks its block size, or one that does not take this
-            element type.
+        InvalidInput: no such codec, one that lacks its block size or copy, or one that does not
+            take this element type.
     """
     if name not in CODECS:
         raise InvalidInput(f"codec: expected one of {', '.join(CODECS)}; found {name!r}")
     if not takes(name, element):
         raise InvalidInput(f"{name}: expected a floating-point type; found {element.name}")
-    if name == WIREZIP:
-        if block_bytes is None:
-            raise InvalidInput("wirezip: expected block bytes; found none")
+    if name in REFERENCE_CODECS:
+        if resident is None:
+            raise InvalidInput(f"{name}: expected an older copy; found none")
+        if resident.size != data.size:
+            raise InvalidInput(f"{name}: expected {data.size} older bytes; found {resident.size}")
+    if name in BLOCK_CODECS and block_bytes is None:
+        raise InvalidInput(f"{name}: expected block bytes; found none")
+    if name == WIREZIP and block_bytes is not None:
         return Wirezip(data, element, block_bytes)
+    if name == WIREZIP_REFERENCE and block_bytes is not None and resident is not None:
+        return WirezipReference(data, element, block_bytes, resident)
+    if name == XOR_GROUPED_ZSTD and resident is not None:
+        return XorGroupedZstd(data, element, resident)
     return FACTORIES[name](data, element)
 
 
@@ -230,10 +345,10 @@ def takes(name: str, element: ElementType) -> bool:
     return name != "zipnn" or element in _ZIPNN_NAMES
 
 
-def _zstd() -> "tuple[ZstdCompressor, ZstdDecompressor]":
+def _zstd(level: int) -> "tuple[ZstdCompressor, ZstdDecompressor]":
     import zstandard
 
-    return zstandard.ZstdCompressor(level=1), zstandard.ZstdDecompressor()
+    return zstandard.ZstdCompressor(level=level), zstandard.ZstdDecompressor()
 
 
 class Server:
@@ -246,15 +361,17 @@ class Server:
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         if "file" in request:
             data = np.fromfile(request["file"], np.uint8)
-            return self._open(data, ElementType[request["element"]])
+            path = request.get("resident")
+            resident = np.fromfile(path, np.uint8) if path else None
+            return self._open(data, ElementType[request["element"]], resident)
         if self._codec is None:
             raise InvalidInput("request: expected a file first; found none")
         return self._time(self._codec, request["loops"])
 
-    def _open(self, data: U8, element: ElementType) -> dict[str, Any]:
+    def _open(self, data: U8, element: ElementType, resident: U8 | None) -> dict[str, Any]:
         # Free the last one's buffers before the next one takes its own.
         self._codec = None
-        codec = make(self._name, self._block_bytes, data, element)
+        codec = make(self._name, self._block_bytes, data, element, resident)
         codec.prepare()
         size = codec.encode()
         lossless = np.array_equal(buffer_bytes(codec.decode(), self._name), data)

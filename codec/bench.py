@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measure codecs on checkpoints: ratio against the order-0 bound, speed, and that nothing is lost.
 
-The tensors of a type are coded end to end as one buffer, as they lie in the file. Every codec runs
-in a process of its own under the same conditions (`codec.baselines`); they take turns, so that a
-slow spell of the machine hits all of them, and the median over the turns counts. Speeds are by the
-processor time of that one process, so that a busy machine changes them little.
+The tensors of a type are coded end to end as one buffer, as they lie in the file; on request also
+those of each group, and each by itself. A checkpoint can be measured against an older one.
+
+Every codec runs in a process of its own under the same conditions (`codec.baselines`); they take
+turns, so that a slow spell of the machine hits all of them, and the median over the turns counts.
+Speeds are by the processor time of that one process, so that a busy machine changes them little.
 """
 
+import fnmatch
 import json
 import os
 import platform
@@ -17,13 +20,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from codec import baselines
-from codec.checkpoint import Tensor, cast_bf16, read_checkpoint
+from codec.checkpoint import Tensor, cast_bf16, cast_fp8, cast_fp16, read_checkpoint
 from codec.elements import ElementType
 from codec.engine import U8
 from codec.entropy import block_bound_bytes, tensor_bound_bytes
@@ -41,7 +45,14 @@ _TURNS_TO_WARM_UP = 2
 _BYTES_PER_TURN = 1 << 20
 _LOOPS_MAX = 1000
 
-_PACKAGES = ("wirezip", "numpy", "numba", "zipnn", "zstandard", "lz4")
+_PACKAGES = ("wirezip", "numpy", "numba", "zipnn", "zstandard", "lz4", "blosc2")
+
+CASTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "bf16": cast_bf16,
+    "fp16": cast_fp16,
+    "e4m3": partial(cast_fp8, element=ElementType.E4M3),
+    "e5m2": partial(cast_fp8, element=ElementType.E5M2),
+}
 
 
 @dataclass(frozen=True)
@@ -51,7 +62,8 @@ class Row:
 
     Attributes:
         file: the path as it was given.
-        tensor: its name, or `*` for all tensors of the file that have this type.
+        tensor: its name, `GROUP/*` for all tensors of a group that have this type, or `*` for all
+            of the file that do.
         dtype: type after the cast, lower case, as safetensors calls it.
         codec: one of `codec.baselines.CODECS`.
         block_bytes: for codecs that cut their input into blocks.
@@ -60,8 +72,8 @@ class Row:
         compressed_bytes: after; None if the codec failed.
         bound_tensor_bytes: order-0 bound with one table for each tensor.
         bound_block_bytes: with one for each block, of 4,096 bytes if the codec has none.
-        encode_gb_per_s: None if the codec failed.
-        decode_gb_per_s: None if the codec failed.
+        encode_gb_per_s: None if the codec failed or was not timed.
+        decode_gb_per_s: None if the codec failed or was not timed.
         lossless: the decoded bytes were compared and are the original ones.
     """
 
@@ -85,16 +97,23 @@ class Options:
     """What to measure.
 
     Attributes:
-        codecs: some of `codec.baselines.CODECS`.
-        cast: `bf16` rounds FP32 tensors to BF16 first.
+        codecs: some of `codec.baselines.CODECS`; those that code against an older copy are left
+            out where there is none.
+        cast: type that wider ones are rounded to first, one of `CASTS`.
         per_tensor: also every tensor by itself.
-        repeats: turns of each codec, at least five.
+        repeats: turns of each codec, at least five; 0 measures sizes alone.
+        groups: also every group of tensors: `a/*` and `a/b/*` for `a/b/c`.
+        tensors: shell patterns, of which a tensor's name has to match one.
+        reference: an older checkpoint of the same tensors, which receivers hold.
     """
 
     codecs: Sequence[str] = baselines.CODECS
     cast: str | None = None
     per_tensor: bool = False
     repeats: int = REPEATS_MIN
+    groups: bool = False
+    tensors: Sequence[str] = ("*",)
+    reference: Path | None = None
 
     def check(self) -> None:
         """Raise `InvalidInput` unless this can be measured."""
@@ -104,9 +123,13 @@ class Options:
                 raise InvalidInput(f"codecs: expected some of {known}; found {name!r}")
         if not self.codecs:
             raise InvalidInput("codecs: expected at least one; found none")
-        if self.cast not in (None, "bf16"):
-            raise InvalidInput(f"cast: expected bf16; found {self.cast!r}")
-        if self.repeats < REPEATS_MIN:
+        if self.reference is None and set(self.codecs) <= set(baselines.REFERENCE_CODECS):
+            raise InvalidInput(
+                "reference: expected an older checkpoint for these codecs; found none"
+            )
+        if self.cast is not None and self.cast not in CASTS:
+            raise InvalidInput(f"cast: expected {', '.join(CASTS)}; found {self.cast!r}")
+        if 0 != self.repeats < REPEATS_MIN:
             raise InvalidInput(f"repeats: expected {REPEATS_MIN} or more; found {self.repeats}")
 
 
@@ -145,7 +168,12 @@ def measure(
     options.check()
     rows: list[Row] = []
     failures: list[Failure] = []
-    with _workers(options.codecs) as workers:
+    codecs = [
+        name
+        for name in options.codecs
+        if options.reference or name not in baselines.REFERENCE_CODECS
+    ]
+    with _workers(codecs) as workers:
         for path in paths:
             for buffer in _buffers(path, options):
                 if on_step:
@@ -170,6 +198,7 @@ def environment(options: Options) -> dict[str, object]:
         "versions": {name: package_version(name) for name in _PACKAGES},
         "process_environment": baselines.ENVIRONMENT,
         "cast": options.cast,
+        "reference": str(options.reference) if options.reference else None,
         "repeats": options.repeats,
         "speed": "median over turns, in 1e9 original bytes a second of processor time",
     }
@@ -186,6 +215,7 @@ class _Buffer:
     dtype: str
     element: ElementType
     file: Path
+    resident: Path | None
     bound_tensor_bytes: float
     original_bytes: int
 
@@ -194,36 +224,100 @@ class _Buffer:
 
 
 def _buffers(path: Path, options: Options) -> Iterator[_Buffer]:
-    """The types of a checkpoint, the one with most bytes first, each followed by its tensors."""
-    groups: dict[str, list[Tensor]] = {}
-    for tensor in read_checkpoint(path):
-        if tensor.data.size:
-            dtype = _cast(tensor, options).dtype
-            groups.setdefault(dtype, []).append(tensor)
-    if not groups:
+    """The types of a checkpoint, the one with most bytes first, each followed by its groups and its
+    tensors."""
+    types: dict[str, list[Tensor]] = {}
+    for stored in _selected(path, options):
+        types.setdefault(_cast(stored, options).dtype, []).append(stored)
+    if not types:
         raise InvalidInput(f"{path}: expected tensors; found none that holds a byte")
-    by_size = sorted(groups.values(), key=lambda group: -sum(t.data.size for t in group))
-    for group in by_size:
-        yield from _buffer_of(group, "*", options)
+    older = _older_tensors(options)
+    by_size = sorted(types.values(), key=lambda group: -sum(t.data.size for t in group))
+    for tensors in by_size:
+        yield from _buffer_of(tensors, "*", options, older)
+        if options.groups:
+            for name, group in _groups(tensors).items():
+                yield from _buffer_of(group, f"{name}/*", options, older)
         if options.per_tensor:
-            for tensor in group:
-                yield from _buffer_of([tensor], tensor.name, options)
+            for tensor in tensors:
+                yield from _buffer_of([tensor], tensor.name, options, older)
 
 
-def _buffer_of(tensors: Sequence[Tensor], name: str, options: Options) -> Iterator[_Buffer]:
-    with tempfile.NamedTemporaryFile(prefix="wirezip-bench-") as file:
+def select(path: Path, options: Options) -> Iterator[Tensor]:
+    """The tensors of a checkpoint that `options` name and that hold a byte, cast as these say.
+
+    Raises:
+        CheckpointError: the file is not what it should be.
+        OSError: it cannot be read.
+    """
+    return (_cast(tensor, options) for tensor in _selected(path, options))
+
+
+def _selected(path: Path, options: Options) -> Iterator[Tensor]:
+    for tensor in read_checkpoint(path):
+        if tensor.data.size and any(fnmatch.fnmatchcase(tensor.name, p) for p in options.tensors):
+            yield tensor
+
+
+def _groups(tensors: Sequence[Tensor]) -> dict[str, list[Tensor]]:
+    """The tensors below each name that stands before a slash, sorted by name."""
+    groups: dict[str, list[Tensor]] = {}
+    for tensor in tensors:
+        parts = tensor.name.split("/")
+        for depth in range(1, len(parts)):
+            groups.setdefault("/".join(parts[:depth]), []).append(tensor)
+    return dict(sorted(groups.items()))
+
+
+def _older_tensors(options: Options) -> dict[str, Tensor] | None:
+    if options.reference is None:
+        return None
+    return {tensor.name: tensor for tensor in read_checkpoint(options.reference)}
+
+
+def _buffer_of(
+    tensors: Sequence[Tensor], name: str, options: Options, older: dict[str, Tensor] | None
+) -> Iterator[_Buffer]:
+    with ExitStack() as stack:
+        file = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wirezip-bench-"))
         tensor_bound = 0.0
         for stored in tensors:
             tensor = _cast(stored, options)
             tensor_bound += tensor_bound_bytes(tensor.data, tensor.element)
             file.write(tensor.data.data)
         file.flush()
-        dtype = tensor.dtype.lower()
-        yield _Buffer(name, dtype, tensor.element, Path(file.name), tensor_bound, file.tell())
+        resident = None
+        if older is not None:
+            copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="wirezip-bench-"))
+            for stored in tensors:
+                copy.write(_cast(_older(stored, older, options), options).data.data)
+            copy.flush()
+            resident = Path(copy.name)
+        yield _Buffer(
+            tensor=name,
+            dtype=tensor.dtype.lower(),
+            element=tensor.element,
+            file=Path(file.name),
+            resident=resident,
+            bound_tensor_bytes=tensor_bound,
+            original_bytes=file.tell(),
+        )
+
+
+def _older(tensor: Tensor, older: dict[str, Tensor], options: Options) -> Tensor:
+    """The older copy of `tensor`, which must have its type and shape."""
+    found = older.get(tensor.name)
+    if found is None or (found.dtype, found.shape) != (tensor.dtype, tensor.shape):
+        what = f"{found.dtype} {found.shape}" if found else "no such tensor"
+        raise InvalidInput(
+            f"{options.reference}: expected {tensor.name!r} as {tensor.dtype} {tensor.shape}; "
+            f"found {what}"
+        )
+    return found
 
 
 def _cast(tensor: Tensor, options: Options) -> Tensor:
-    return cast_bf16(tensor) if options.cast else tensor
+    return CASTS[options.cast](tensor) if options.cast else tensor
 
 
 # Who measures it
@@ -287,7 +381,7 @@ def _workers(codecs: Sequence[str]) -> Iterator[list[_Worker]]:
     with ExitStack() as stack:
         workers = []
         for codec in dict.fromkeys(codecs):
-            for block_bytes in BLOCK_BYTES if codec == baselines.WIREZIP else (None,):
+            for block_bytes in BLOCK_BYTES if codec in baselines.BLOCK_CODECS else (None,):
                 workers.append(_Worker(codec, block_bytes))
                 stack.callback(workers[-1].close)
         yield workers
@@ -299,10 +393,12 @@ def _take_turns(
     """Run every codec that takes the buffer's type, one after the other, `repeats` times."""
     able = [w for w in workers if baselines.takes(w.codec, buffer.element)]
     request: dict[str, object] = {"file": str(buffer.file), "element": buffer.element.name}
+    if buffer.resident:
+        request["resident"] = str(buffer.resident)
     checks = {worker: worker.ask(request) for worker in able}
     loops = min(max(_BYTES_PER_TURN // buffer.original_bytes, 1), _LOOPS_MAX)
     times: dict[_Worker, list[dict[str, Any]]] = {worker: [] for worker in able}
-    for turn in range(_TURNS_TO_WARM_UP + repeats):
+    for turn in range(_TURNS_TO_WARM_UP + repeats if repeats else 0):
         for worker in able:
             if "error" in checks[worker]:
                 continue

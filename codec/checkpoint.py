@@ -20,6 +20,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, NoReturn
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
@@ -52,6 +53,12 @@ _HEADER_BYTES_MAX = 100_000_000
 _ZIP_MAGIC = b"PK\3\4"
 _ZIP_LOCAL_HEADER_BYTES = 30
 _CAST_VALUES = 1 << 20
+_FP8_MAX = {ElementType.E4M3: 448, ElementType.E5M2: 57344}
+_VALUES: dict[ElementType, np.dtype[Any]] = {
+    ElementType.FP32: np.dtype("<f4"),
+    ElementType.BF16: np.dtype(ml_dtypes.bfloat16),
+    ElementType.FP16: np.dtype("<f2"),
+}
 
 # What may wrap one hashable object in another, and how often at most; torch needs a few.
 _NESTING_CODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET", "REDUCE"}
@@ -167,6 +174,45 @@ def cast_bf16(tensor: Tensor) -> Tensor:
         rounded[start : start + _CAST_VALUES] = np.where(is_nan, high | 0x40, nearest)
     data = _read_only(rounded.view(np.uint8))
     return replace(tensor, element=ElementType.BF16, dtype="BF16", data=data, in_place=False)
+
+
+def cast_fp16(tensor: Tensor) -> Tensor:
+    """`tensor` rounded to FP16 if it is FP32 or BF16; else as it is. What is too large becomes
+    infinite, as in any such cast."""
+    if tensor.element not in (ElementType.FP32, ElementType.BF16):
+        return tensor
+    return _rounded(tensor, np.dtype(np.float16), "F16", scaled=False)
+
+
+def cast_fp8(tensor: Tensor, element: ElementType) -> Tensor:
+    """`tensor` scaled so that its largest finite magnitude is the type's largest number, and
+    rounded; only if it is FP32, BF16 or FP16, else as it is.
+
+    Args:
+        tensor: what to cast.
+        element: `E4M3` or `E5M2`.
+    """
+    if tensor.element not in (ElementType.FP32, ElementType.BF16, ElementType.FP16):
+        return tensor
+    dtype = ml_dtypes.float8_e4m3fn if element is ElementType.E4M3 else ml_dtypes.float8_e5m2
+    return _rounded(tensor, np.dtype(dtype), f"F8_{element.name}", scaled=True)
+
+
+def _rounded(tensor: Tensor, dtype: np.dtype[Any], tag: str, *, scaled: bool) -> Tensor:
+    """`tensor` in another type, to nearest and ties to even."""
+    values = tensor.data.view(_VALUES[tensor.element])
+    scale = np.float32(1)
+    if scaled and values.size:
+        magnitudes = np.abs(values.astype(np.float32))
+        largest = magnitudes.max(initial=0, where=np.isfinite(magnitudes))
+        scale = np.float32(_FP8_MAX[_TAGS[tag][1]]) / largest if largest else scale
+    rounded = np.empty(values.size, dtype)
+    with np.errstate(over="ignore"):
+        for start in range(0, values.size, _CAST_VALUES):
+            part = values[start : start + _CAST_VALUES].astype(np.float32)
+            rounded[start : start + _CAST_VALUES] = (part * scale).astype(dtype)
+    data = _read_only(rounded.view(np.uint8))
+    return replace(tensor, element=_TAGS[tag][1], dtype=tag, data=data)
 
 
 def _files_of(folder: Path) -> list[Path]:

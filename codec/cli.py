@@ -8,8 +8,11 @@ NumPy it loads in `run`.
 
 import csv
 import io
+import json
 import os
+import shlex
 import shutil
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,7 +31,7 @@ from codec.engine import U8
 from codec.errors import InvalidInput
 from codec.files import writing, writing_folder
 from codec.format import BLOCK_BYTES_MAX
-from codec.output import JsonPath, console_beside, write_json
+from codec.output import JsonPath, console_beside, write_json, write_text
 from codec.parallel import check_threads
 from codec.resident import ResidentCheckpoint
 from codec.stream import Inspection, compress_pieces, decompress_pieces
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from codec.bench import Report, Row
+    from codec.netzip import Row as NetzipRow
 
 SUFFIX = ".wz"
 CONTAINER_MAGIC = CONTAINER_HEADER[:3]
@@ -47,7 +51,20 @@ CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
 ReferencePath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 OutPath = Annotated[Path | None, tyro.conf.arg(name="out", aliases=("-o",), metavar="PATH")]
 # `codec.baselines.CODECS`, which the parser has to know before anything is loaded.
-CodecName = Literal["wirezip", "zipnn", "grouped-zstd-1", "zstd-1", "lz4", "copy"]
+CodecName = Literal[
+    "wirezip",
+    "wirezip-ref",
+    "xor-zstd-1",
+    "zipnn",
+    "grouped-zstd-1",
+    "zstd-1",
+    "zstd-3",
+    "bitshuffle",
+    "lz4",
+    "copy",
+]
+# `codec.bench.CASTS`, for the same reason.
+CastName = Literal["bf16", "fp16", "e4m3", "e5m2"]
 DtypeName = Literal["bf16", "fp16", "fp32", "e4m3", "e5m2", "raw"]
 
 
@@ -297,27 +314,46 @@ class Bench:
     """Options of `wirezip bench`."""
 
     paths: Positional[tuple[Path, ...]]
-    """Checkpoints: safetensors, torch zip files, an index of either, or folders of them."""
+    """Checkpoints or tensors of a run: safetensors, torch zip files, an index of either, or folders
+    of them."""
     codecs: tuple[CodecName, ...] = get_args(CodecName)
-    """What to measure, side by side."""
-    cast: Literal["bf16"] | None = None
-    """Round FP32 tensors to BF16 first, to nearest and ties to even."""
+    """What to measure, side by side; the two that code against an older copy need --reference."""
+    cast: CastName | None = None
+    """Round wider floating-point tensors to this first, to nearest and ties to even; to FP8 with
+    one scale a tensor. `bf16` takes FP32 alone."""
+    tensors: tuple[str, ...] = ("*",)
+    """Shell patterns of the names of tensors to take, such as 'gradient/*'."""
+    groups: bool = False
+    """Also measure the tensors of each role and part, a/* and a/b/* for names like a/b/c."""
     per_tensor: bool = False
     """Also measure every tensor by itself."""
+    reference: Path | None = None
+    """An older checkpoint of the same tensors, to code against."""
     repeats: int = 5
-    """Turns of each codec, of which the median counts; at least 5."""
+    """Turns of each codec, of which the median counts; at least 5, or 0 to measure sizes alone."""
+    plot: Path | None = None
+    """Folder to draw plots in: ratio against speed, and size against bound."""
     json: JsonPath = None
     """Where to write environment and rows as JSON; `-` is standard output."""
     csv: CsvPath = None
     """Where to write the rows as CSV."""
 
     def run(self) -> int:
+        from codec.baselines import BLOCK_CODECS
         from codec.bench import Options, measure
 
         if not self.paths:
             raise InvalidInput("paths: expected at least one checkpoint; found none")
         console = console_beside(self.json)
-        options = Options(self.codecs, self.cast, self.per_tensor, self.repeats)
+        options = Options(
+            codecs=self.codecs,
+            cast=self.cast,
+            per_tensor=self.per_tensor,
+            repeats=self.repeats,
+            groups=self.groups,
+            tensors=self.tensors,
+            reference=self.reference,
+        )
         with console.status("starting") as status:
             report = measure(self.paths, options, lambda what: status.update(f"measuring {what}"))
         for table in _bench_tables(report):
@@ -328,33 +364,107 @@ class Bench:
                 soft_wrap=True,
                 highlight=False,
             )
-        write_json(
-            self.json,
-            {
-                "environment": report.environment
-                | {"failures": [asdict(failure) for failure in report.failures]},
-                "rows": [asdict(row) for row in report.rows],
-            },
-        )
+        rows = [asdict(row) for row in report.rows]
+        failures = [asdict(failure) for failure in report.failures]
+        _write_rows(self.json, report.environment | {"failures": failures}, rows)
+        if self.plot:
+            from codec.plots import write_plots
+
+            for path in write_plots(rows, self.plot):
+                console.print(str(path), soft_wrap=True, highlight=False)
         if self.csv:
             with writing(self.csv) as target:
                 target.write(_csv(report.rows).encode())
-        return 0 if all(row.lossless for row in report.rows if row.codec == "wirezip") else 1
+        ours = [row for row in report.rows if row.codec in BLOCK_CODECS]
+        return 0 if all(row.lossless for row in ours) else 1
+
+
+@dataclass(frozen=True)
+class Netzip:
+    """Options of `wirezip netzip`."""
+
+    file: Positional[Path]
+    """Tensors of a step: what `wirezip bench` takes."""
+    previous: Path
+    """The same tensors in the step before."""
+    tensors: tuple[str, ...] = ("*",)
+    """Shell patterns of the names of tensors to take, such as 'gradient/*'."""
+    base: Literal["minimum", "percentile"] = "minimum"
+    """The base value: the minimum of what is coded at a time (the paper), or the first percentile
+    of the step before (its artifact)."""
+    cast: Literal["bf16"] | None = None
+    """Round FP32 tensors to BF16 first."""
+    json: JsonPath = None
+    """Where to write environment and rows as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from codec.bench import Options, environment, select
+        from codec.netzip import measure
+
+        options = Options(cast=self.cast, tensors=self.tensors, repeats=0)
+        console = console_beside(self.json)
+        with console.status("starting") as status:
+            rows = measure(
+                str(self.file),
+                list(select(self.file, options)),
+                list(select(self.previous, options)),
+                base=self.base,
+                on_step=lambda what: status.update(f"measuring {what}"),
+            )
+        for table in _netzip_tables(rows):
+            console.print(table)
+        conditions = environment(options) | {"previous": str(self.previous)}
+        _write_rows(self.json, conditions, [asdict(row) for row in rows])
+        return 0
+
+
+def _netzip_tables(rows: "Sequence[NetzipRow]") -> "Iterator[Table]":
+    """One table a role and unit: arms down, codecs across."""
+    from rich import box
+    from rich.table import Table
+
+    for role, unit in dict.fromkeys((row.role, row.unit) for row in rows):
+        some = [row for row in rows if (row.role, row.unit) == (role, unit)]
+        names = list(dict.fromkeys(row.compressor for row in some))
+        table = Table(
+            title=f"{role}: compressed / original, {unit} by {unit}",
+            title_justify="left",
+            box=box.SIMPLE_HEAD,
+        )
+        table.add_column("delta")
+        table.add_column("grouping")
+        for name in names:
+            table.add_column(name, justify="right")
+        table.add_column("values that differ", justify="right")
+        for arm in dict.fromkeys((row.delta, row.grouping) for row in some):
+            mine = {row.compressor: row for row in some if (row.delta, row.grouping) == arm}
+            sizes = [
+                f"{mine[name].compressed_bytes / mine[name].original_bytes:.3f}"
+                if name in mine
+                else ""
+                for name in names
+            ]
+            worst = max(row.mismatches / row.values for row in mine.values())
+            differ = f"[red]{100 * worst:.1f} %, lossy[/]" if worst else "none"
+            table.add_row(*arm, *sizes, differ)
+        yield table
 
 
 def _bench_tables(report: "Report") -> "Iterator[Table]":
-    """One table a file."""
+    """One table a file; where tensors or groups are measured too, one each."""
     from rich import box
     from rich.table import Table
 
     environment = report.environment
     cast = f", cast to {environment['cast']}" if environment["cast"] else ""
-    for file in dict.fromkeys(row.file for row in report.rows):
-        rows = [row for row in report.rows if row.file == file]
-        turns, cpu = environment["repeats"], environment["cpu"]
-        conditions = f"1 thread of {cpu}, processor time, median of {turns}"
+    turns, cpu = environment["repeats"], environment["cpu"]
+    conditions = f"1 thread of {cpu}, processor time, median of {turns}" if turns else "sizes alone"
+    named = any(row.tensor != "*" for row in report.rows)
+    buffers = [(row.file, row.tensor if named else "") for row in report.rows]
+    for file, tensor in dict.fromkeys(buffers):
+        rows = [row for row in report.rows if row.file == file and tensor in ("", row.tensor)]
         table = Table(
-            title=f"{file}{cast}\n{conditions}",
+            title=f"{file}{cast}\n{conditions}" + (f"\n[bold]{tensor}[/]" if tensor else ""),
             caption="ratio = original / compressed; over bound: compressed size above each block's "
             "order-0 bound, in % of the original",
             title_justify="left",
@@ -363,24 +473,20 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
             collapse_padding=True,
             pad_edge=False,
         )
-        named = any(row.tensor != "*" for row in rows)
-        if named:
-            table.add_column("tensor", overflow="fold", min_width=6)
         for name in ("dtype", "codec"):
             table.add_column(name, no_wrap=True)
         for name in ("block", "ratio", "saved\n%", "over\nbound", "encode\nGB/s", "decode\nGB/s"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("lossless", no_wrap=True)
         for row, next_row in zip(rows, [*rows[1:], None], strict=True):
-            ends = next_row and (next_row.tensor, next_row.dtype) != (row.tensor, row.dtype)
-            label = [row.tensor] if named else []
-            table.add_row(*label, *_bench_cells(row), end_section=bool(ends))
+            ends = next_row and next_row.dtype != row.dtype
+            table.add_row(*_bench_cells(row), end_section=bool(ends))
         yield table
 
 
 def _bench_cells(row: "Row") -> list[str]:
     cells = [row.dtype, row.codec, f"{row.block_bytes or ''}"]
-    if row.compressed_bytes is None or row.encode_gb_per_s is None or row.decode_gb_per_s is None:
+    if row.compressed_bytes is None:
         return [*cells, *"-----", "[red]failed[/]"]
     over = row.compressed_bytes - row.bound_block_bytes
     return [
@@ -388,8 +494,8 @@ def _bench_cells(row: "Row") -> list[str]:
         f"{row.original_bytes / row.compressed_bytes:.3f}",
         f"{100 * (1 - row.compressed_bytes / row.original_bytes):.2f}",
         f"{100 * over / row.original_bytes:+.2f}",
-        f"{row.encode_gb_per_s:.2f}",
-        f"{row.decode_gb_per_s:.2f}",
+        "-" if row.encode_gb_per_s is None else f"{row.encode_gb_per_s:.2f}",
+        "-" if row.decode_gb_per_s is None else f"{row.decode_gb_per_s:.2f}",
         "yes" if row.lossless else "[red]NO[/]",
     ]
 
@@ -537,3 +643,13 @@ def _check_output(out: Path, source: Path, *, force: bool) -> None:
         raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
     if out.is_dir() and source.exists() and source.resolve().is_relative_to(out.resolve()):
         raise InvalidInput(f"{out}: expected an output that does not hold the input")
+
+
+def _write_rows(
+    path: Path | None, environment: dict[str, object], rows: Sequence[dict[str, object]]
+) -> None:
+    """Write a measurement as JSON, one row a line, with the command that made it."""
+    command = shlex.join(["wirezip", *sys.argv[1:]])
+    conditions = json.dumps(environment | {"command": command}, indent=2, allow_nan=False)
+    lines = ",\n".join(json.dumps(row, allow_nan=False) for row in rows)
+    write_text(path, f'{{"environment": {conditions},\n"rows": [\n{lines}\n]}}\n')

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import tyro
 from tyro.conf import Positional
@@ -38,12 +38,15 @@ COMMANDS = {
     "decompress": ("codec.cli", "Decompress", "undo compress"),
     "inspect": ("codec.cli", "Inspect", "show what a compressed file holds"),
     "bench": ("codec.cli", "Bench", "measure ratio and speed on checkpoints"),
+    "netzip": ("codec.cli", "Netzip", "measure the NetZIP pipeline on tensors of two steps"),
     "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "report": ("training.cli", "Report", "make tables and plots of run folders again"),
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
 }
+
+StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
 
 
 class Command(Protocol):
@@ -129,6 +132,9 @@ class Train:
     """Instead of the preset's."""
     seed: int | None = None
     """Instead of the preset's."""
+    dump_tensors: StepList | None = None
+    """Steps, from 0, whose tensors are written as safetensors, such as 5,6,500; instead of the
+    preset's. Needs a world size of 1."""
     out: Path | None = None
     """Run folder; by default runs/PRESET-ENGINE-TIME."""
     json: JsonPath = None
@@ -284,7 +290,18 @@ def _resolve(command: Train | Compare) -> RunConfig:
         world_size=command.world_size,
         steps=command.steps,
         seed=command.seed,
+        dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),
     )
+
+
+def _steps(text: str | None) -> tuple[int, ...] | None:
+    """The numbers in a list such as `5,6,500`."""
+    if text is None:
+        return None
+    try:
+        return tuple(int(item) for item in text.split(","))
+    except ValueError:
+        raise ConfigError(f"dump-tensors: expected steps such as 5,6,500; found {text!r}") from None
 
 
 def _compare_all(

@@ -17,6 +17,11 @@ from training.errors import ConfigError
 
 StrategyName = Literal["zero1", "zero2", "zero3"]
 ReduceDtype = Literal["bf16", "fp32"]
+Activation = Literal["gelu", "relu"]
+
+BYTE_VALUES = 256
+# Tokens are kept in 16 bits.
+VOCABULARY_MAX = 1 << 16
 
 PRESETS = Path(__file__).parent / "presets"
 
@@ -33,11 +38,16 @@ class ModelConfig:
     """Attention heads in each block."""
     context: int = 128
     """Tokens in a sequence."""
+    vocabulary: int = BYTE_VALUES
+    """256: tokens are bytes. More: entries of a byte-level BPE that is fitted to the text, which
+    needs the package `tokenizers` (extra `bench`)."""
+    activation: Activation = "gelu"
+    """Between the two layers of a feed-forward; `gelu` is its tanh approximation."""
 
 
 @dataclass(frozen=True)
 class DataConfig:
-    """The text, as bytes: the vocabulary is the 256 byte values."""
+    """The text and the batches."""
 
     text: str = "stdlib"
     """`stdlib` (the sources of Python's standard library), or a path to a text file or a folder."""
@@ -49,12 +59,12 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW, linear warm-up, then a cosine."""
+    """AdamW, linear warm-up, a cosine, and at the end a constant rate if that is wanted."""
 
     peak_lr: float = 1e-3
     """Learning rate at the end of the warm-up."""
     final_lr: float = 1e-4
-    """Learning rate at the last step."""
+    """Learning rate at the last step of the cosine."""
     warmup_steps: int = 10
     """Steps from zero to `peak_lr`."""
     beta1: float = 0.9
@@ -67,6 +77,10 @@ class OptimizerConfig:
     """Decoupled decay of matrices; gains and biases are not decayed."""
     clip_norm: float = 1.0
     """Largest global gradient norm; 0 switches clipping off."""
+    tail_steps: int = 0
+    """The last so many steps, behind the cosine, run at `tail_lr`, as a fine-tuning would."""
+    tail_lr: float = 0.0
+    """Learning rate of those."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +109,8 @@ class RunConfig:
     """Optimizer steps."""
     seed: int = 1
     """Seed of the initial parameters and of the batches."""
+    dump_tensors: tuple[int, ...] = ()
+    """Steps, from 0, whose tensors are written to `tensors/` in the run folder; one rank only."""
     model: ModelConfig = field(default_factory=ModelConfig)
     """Shape of the GPT."""
     data: DataConfig = field(default_factory=DataConfig)
@@ -137,13 +153,20 @@ def override(
     steps: int | None = None,
     world_size: int | None = None,
     seed: int | None = None,
+    dump_tensors: tuple[int, ...] | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
     Raises:
         ConfigError: the result is impossible.
     """
-    fields = {"strategy": strategy, "steps": steps, "world_size": world_size, "seed": seed}
+    fields = {
+        "strategy": strategy,
+        "steps": steps,
+        "world_size": world_size,
+        "seed": seed,
+        "dump_tensors": dump_tensors,
+    }
     given: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
     if engine is not None:
         given["network"] = dataclasses.replace(config.network, engine=engine)
@@ -190,6 +213,11 @@ def _typed(hint: Any, value: Any, *, source: str, key: str) -> Any:
                 f"{source}: {key}: expected one of {', '.join(choices)}; found {value!r}"
             )
         return value
+    if typing.get_origin(hint) is tuple:
+        item = typing.get_args(hint)[0]
+        if not isinstance(value, list):
+            raise ConfigError(f"{source}: {key}: expected a list; found {value!r}")
+        return tuple(_typed(item, each, source=source, key=key) for each in value)
     if hint is float and type(value) is int:
         return float(value)
     if type(value) is not hint:
@@ -220,7 +248,18 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
            f"a multiple of the {config.world_size} ranks", data.batch_size)  # fmt: skip
     expect(data.max_bytes > model.context, "data.max_bytes",
            f"more than the context of {model.context}", data.max_bytes)  # fmt: skip
-    for key in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm", "warmup_steps"):
+    expect(model.vocabulary >= BYTE_VALUES, "model.vocabulary",
+           f"at least the {BYTE_VALUES} byte values", model.vocabulary)  # fmt: skip
+    expect(model.vocabulary <= VOCABULARY_MAX, "model.vocabulary",
+           f"at most {VOCABULARY_MAX}", model.vocabulary)  # fmt: skip
+    for step in config.dump_tensors:
+        expect(0 <= step < config.steps, "dump_tensors", f"steps below {config.steps}", step)
+    expect(not config.dump_tensors or config.world_size == 1, "dump_tensors",
+           "a world_size of 1, which holds whole tensors", config.world_size)  # fmt: skip
+    expect(0 <= optimizer.tail_steps < config.steps, "optimizer.tail_steps",
+           f"0 to {config.steps - 1}", optimizer.tail_steps)  # fmt: skip
+    for key in ("peak_lr", "final_lr", "tail_lr", "eps", "weight_decay", "clip_norm",
+                "warmup_steps"):  # fmt: skip
         value = getattr(optimizer, key)
         # Written so that NaN and infinity fail.
         expect(0 <= value < float("inf"), f"optimizer.{key}", "at least 0 and finite", value)
@@ -247,7 +286,9 @@ def to_toml(config: RunConfig) -> str:
     return "\n".join([*top, *tables]) + "\n"
 
 
-def _toml(value: str | int | float) -> str:
+def _toml(value: str | int | float | tuple[int, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'

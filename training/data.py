@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text as bytes, and batches that depend on nothing but the seed and the step.
+"""Text as tokens, and batches that depend on nothing but the seed and the step.
 
 The default text needs no download: the sources of Python's standard library, sorted by path. It
-differs between Python versions, so its SHA-256 belongs to every result.
+differs between Python versions, so its SHA-256 belongs to every result. Tokens are its bytes, or
+entries of a byte-level BPE that is fitted to it.
 """
 
 import hashlib
 import os
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from training.config import DataConfig
+from training.config import BYTE_VALUES, DataConfig
 from training.errors import DataError
 
 
@@ -26,21 +27,21 @@ class Corpus:
     """The text of a run.
 
     Attributes:
-        tokens: uint8 `(bytes,)`.
+        tokens: uint8 `(bytes,)`, or uint16 `(tokens,)` of a larger vocabulary.
         files: number of files that it came from.
         sha256: hash over path, length and content of each file, in order.
     """
 
-    tokens: NDArray[np.uint8]
+    tokens: NDArray[np.uint8] | NDArray[np.uint16]
     files: int
     sha256: str
 
 
-def load_corpus(config: DataConfig) -> Corpus:
-    """Read the text that `config` names, up to `max_bytes`.
+def load_corpus(config: DataConfig, *, vocabulary: int = BYTE_VALUES) -> Corpus:
+    """Read the text that `config` names, up to `max_bytes`, as tokens of a vocabulary of that size.
 
     Raises:
-        DataError: nothing is there to read.
+        DataError: nothing is there to read, or it is too little for the vocabulary.
     """
     if config.text == "stdlib":
         root = Path(sysconfig.get_path("stdlib"))
@@ -49,7 +50,31 @@ def load_corpus(config: DataConfig) -> Corpus:
         root = Path(config.text)
         paths = [path for path in (root, *root.rglob("*")) if path.is_file()]
     named = sorted((path.relative_to(root).as_posix(), path) for path in paths)
-    return _read(named, max_bytes=config.max_bytes, source=str(root))
+    corpus = _read(named, max_bytes=config.max_bytes, source=str(root))
+    if vocabulary == BYTE_VALUES:
+        return corpus
+    return replace(corpus, tokens=_tokenize(corpus.tokens.tobytes(), vocabulary))
+
+
+def _tokenize(text: bytes, vocabulary: int) -> NDArray[np.uint16]:
+    """Fit a byte-level BPE of `vocabulary` entries to `text`; uint16 `(tokens,)` of it."""
+    try:
+        from tokenizers import ByteLevelBPETokenizer
+    except ImportError:
+        raise DataError(
+            "model.vocabulary: expected the package tokenizers for more than bytes; found none "
+            "(pip install 'wirezip[bench]')"
+        ) from None
+    lines = text.decode(errors="replace").splitlines(keepends=True)
+    tokenizer = ByteLevelBPETokenizer()
+    tokenizer.train_from_iterator(lines, vocab_size=vocabulary, show_progress=False)
+    found = tokenizer.get_vocab_size()
+    if found != vocabulary:
+        raise DataError(
+            f"data.text: expected enough text for {vocabulary} entries; found {found} in it"
+        )
+    encodings = tokenizer.encode_batch(lines)
+    return np.concatenate([np.array(encoding.ids, np.uint16) for encoding in encodings])
 
 
 def _standard_library(root: Path) -> Iterator[Path]:
@@ -96,7 +121,7 @@ class Batches:
     def __post_init__(self) -> None:
         if self.corpus.tokens.size <= self.context:
             raise DataError(
-                f"data.text: expected more than {self.context} bytes; "
+                f"data.text: expected more than {self.context} tokens; "
                 f"found {self.corpus.tokens.size}"
             )
 

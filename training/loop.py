@@ -13,13 +13,16 @@ short of underflow), and gradients are summed.
 
 import hashlib
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from training.config import RunConfig
+from training.dump import ActivationRecorder, write_dump
 from training.errors import DivergenceError
 from training.model import build_units, loss_of
 from training.network import Network
@@ -90,13 +93,22 @@ class ShardedTrainer:
         """Parameters of the model with the padding of every unit."""
         return sum(unit.layout.padded for unit in self.units)
 
-    def step(self, index: int, tokens: Tensor, targets: Tensor) -> StepResult:
+    def step(
+        self, index: int, tokens: Tensor, targets: Tensor, *, dump: Path | None = None
+    ) -> StepResult:
         """Train on this rank's part of batch `index` (from 0), int64 `(B, T)` each.
+
+        Args:
+            dump: run folder to write the step's tensors to, if wanted; one rank only.
 
         Raises:
             DivergenceError: the loss or the gradient norm is not finite.
         """
-        loss, grad_norm = self._statistics(index, self._forward_backward(tokens, targets))
+        recorder = ActivationRecorder() if dump else None
+        local_loss = self._forward_backward(tokens, targets, recorder)
+        loss, grad_norm = self._statistics(index, local_loss)
+        if dump and recorder:
+            write_dump(dump, index, self.units, recorder)
         optimizer = self._config.optimizer
         lr = learning_rate(index, steps=self._config.steps, config=optimizer)
         scale = clip_factor(grad_norm, clip_norm=optimizer.clip_norm)
@@ -106,7 +118,9 @@ class ShardedTrainer:
                 unit.gather()
         return StepResult(loss, grad_norm, lr)
 
-    def _forward_backward(self, tokens: Tensor, targets: Tensor) -> Tensor:
+    def _forward_backward(
+        self, tokens: Tensor, targets: Tensor, recorder: ActivationRecorder | None
+    ) -> Tensor:
         """Run all units forth and back; their gradients are reduced when it returns."""
         graphs: list[tuple[ShardedUnit, Tensor, Tensor]] = []
         x = tokens
@@ -114,7 +128,11 @@ class ShardedTrainer:
             if self.strategy.shards_parameters:
                 unit.gather()
             x = x.detach().requires_grad_(x.is_floating_point())
-            y = unit.forward(x)
+            with recorder.watching(unit) if recorder else nullcontext():
+                y = unit.forward(x)
+            if recorder and unit is not self.units[-1]:
+                # Behind the head there are logits, no residual stream.
+                recorder.keep("residual", unit.name, y)
             graphs.append((unit, x, y))
             x = y
             if self.strategy.shards_parameters:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPT over bytes: pre-norm, causal attention, GELU(tanh), untied head.
+"""A GPT: pre-norm, causal attention, GELU(tanh) or ReLU, untied head.
 
 The model is a chain of units (embedding, one per block, head). Each maps one tensor to the next,
 so that a sharded loop can run, gather and free them one at a time: nothing crosses from one unit
 to another but the residual stream. Units are built one at a time too, each from its own seed, so
 that no rank ever has to hold the whole model in FP32.
 
-Shapes: B sequences, T tokens, C channels, H heads, V = 256 byte values.
+Shapes: B sequences, T tokens, C channels, H heads, V entries of the vocabulary.
 """
 
 import math
@@ -19,15 +19,13 @@ from torch import Tensor, nn
 
 from training.config import ModelConfig
 
-VOCABULARY = 256
-
 
 class Embedding(nn.Module):
     """Tokens, int64 (B, T), to the residual stream (B, T, C)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.token = nn.Embedding(VOCABULARY, config.width)
+        self.token = nn.Embedding(config.vocabulary, config.width)
         self.position = nn.Embedding(config.context, config.width)
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -54,15 +52,19 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two layers with a GELU between them, (B, T, C) to (B, T, C)."""
+    """Two layers with an activation between them, (B, T, C) to (B, T, C)."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
+        self.activation = config.activation
         self.expand = nn.Linear(config.width, 4 * config.width)
         self.project = nn.Linear(4 * config.width, config.width)
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, self.project(F.gelu(self.expand(x), approximate="tanh")))
+        hidden = self.expand(x)
+        if self.activation == "relu":
+            return cast(Tensor, self.project(F.relu(hidden)))
+        return cast(Tensor, self.project(F.gelu(hidden, approximate="tanh")))
 
 
 class Block(nn.Module):
@@ -86,7 +88,7 @@ class Head(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(config.width)
-        self.output = nn.Linear(config.width, VOCABULARY, bias=False)
+        self.output = nn.Linear(config.width, config.vocabulary, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
         return cast(Tensor, self.output(self.norm(x)))

@@ -32,10 +32,13 @@ class AdamState:
 
 
 def learning_rate(step: int, *, steps: int, config: OptimizerConfig) -> float:
-    """Rate of `step` (from 0): linear to `peak_lr`, then a cosine that ends at `final_lr`."""
+    """Rate of `step` (from 0): linear to `peak_lr`, a cosine to `final_lr`, then `tail_lr`."""
+    cosine_end = steps - config.tail_steps
+    if step >= cosine_end:
+        return config.tail_lr
     if step < config.warmup_steps:
         return config.peak_lr * (step + 1) / config.warmup_steps
-    progress = (step - config.warmup_steps) / max(1, steps - 1 - config.warmup_steps)
+    progress = (step - config.warmup_steps) / max(1, cosine_end - 1 - config.warmup_steps)
     fallen = 0.5 * (1 - math.cos(math.pi * progress))
     return config.peak_lr - (config.peak_lr - config.final_lr) * fallen
 

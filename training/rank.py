@@ -43,20 +43,22 @@ def train_rank(config: RunConfig, folder: Path | None) -> None:
         folder = folder or timestamped(f"{config.name}-{config.network.engine}")
         recorder = Recorder(folder, config)
     try:
-        _train(config, network, recorder)
+        _train(config, network, recorder, folder)
     finally:
         dist.destroy_process_group()
 
 
-def _train(config: RunConfig, network: Network, recorder: Recorder | None) -> None:
-    corpus = load_corpus(config.data)
+def _train(
+    config: RunConfig, network: Network, recorder: Recorder | None, folder: Path | None
+) -> None:
+    corpus = load_corpus(config.data, vocabulary=config.model.vocabulary)
     _require_same_text(corpus, network.world_size)
     batches = Batches(corpus, config.model.context, config.data.batch_size, config.seed)
     trainer = ShardedTrainer(config, network)
     if recorder:
         recorder.environment(seed=config.seed, text_sha256=corpus.sha256)
     LOG.info(
-        "rank %d of %d: %s, engine %s, %d parameters, %d bytes of text in %d files",
+        "rank %d of %d: %s, engine %s, %d parameters, %d tokens of text in %d files",
         network.rank,
         network.world_size,
         config.strategy,
@@ -73,7 +75,8 @@ def _train(config: RunConfig, network: Network, recorder: Recorder | None) -> No
         tokens, targets = batches.at(step, rank=network.rank, world_size=network.world_size)
         step_started, before = time.perf_counter(), counters.snapshot()
         communicated = network.communication_seconds
-        result = trainer.step(step, tokens, targets)
+        dump = folder if step in config.dump_tensors else None
+        result = trainer.step(step, tokens, targets, dump=dump)
         if recorder:
             seconds = time.perf_counter() - step_started
             communicated = network.communication_seconds - communicated

@@ -8,6 +8,7 @@
     summary.csv     the same bytes, a row per (role, collective, dtype)
     logs/           what each local rank printed
     plots/          drawn from the files above
+    tensors/        of the steps in `dump_tensors`, see `training/dump.py`
 
 Every file but `steps.jsonl` and the logs appears complete or not at all.
 """
@@ -228,7 +229,7 @@ def add_up(rows: Iterable[Totals | TrafficRow]) -> Totals:
 
 def environment() -> dict[str, Any]:
     """What a result may depend on, as JSON types."""
-    packages = ("wirezip", "torch", "numpy", "numba", "matplotlib")
+    packages = ("wirezip", "torch", "numpy", "numba", "matplotlib", "tokenizers")
     return {
         "commit": _commit(),
         "python": platform.python_version(),

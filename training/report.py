@@ -129,7 +129,7 @@ def draw_losses(axes: "Axes", runs: Sequence[Run]) -> None:
             linewidth=5 if baseline else 1.2,
             alpha=0.5 if baseline else 1.0,
         )
-    axes.set(title="Training loss", xlabel="step", ylabel="nats per byte")
+    axes.set(title="Training loss", xlabel="step", ylabel="nats per token")
     axes.legend()
 
 

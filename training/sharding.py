@@ -98,6 +98,7 @@ class ShardedUnit:
         layout: of the flat buffer.
         flat: BF16 `(padded,)`, what the parameters of `module` are views of; empty when released.
         state: FP32 optimizer shard.
+        parameter_names: names of the parameters in `module`, in the order of `layout`.
     """
 
     def __init__(
@@ -116,7 +117,9 @@ class ShardedUnit:
         self._network = network
         self._reduce_dtype = torch.bfloat16 if reduce_dtype == "bf16" else torch.float32
         # A stable sort: matrices, then gains and biases, each in the order of the module.
-        self._parameters = sorted(module.parameters(), key=lambda p: p.ndim < 2)
+        named = sorted(module.named_parameters(), key=lambda pair: pair[1].ndim < 2)
+        self.parameter_names = tuple(name for name, _ in named)
+        self._parameters = [parameter for _, parameter in named]
         self._gradient: Tensor | None = None
         self.layout = Layout.of(self._parameters, world_size=network.world_size)
 

@@ -51,6 +51,7 @@ def cast(values: np.ndarray) -> np.ndarray:
 
 def test_rows(checkpoint: Path) -> None:
     require_module("zipnn")
+    require_module("blosc2")
     report = bench.measure([checkpoint], bench.Options(cast="bf16"))
     assert report.failures == ()
     assert [(row.dtype, row.codec, row.block_bytes) for row in report.rows] == [
@@ -59,12 +60,16 @@ def test_rows(checkpoint: Path) -> None:
         ("bf16", "zipnn", None),
         ("bf16", "grouped-zstd-1", None),
         ("bf16", "zstd-1", None),
+        ("bf16", "zstd-3", None),
+        ("bf16", "bitshuffle", None),
         ("bf16", "lz4", None),
         ("bf16", "copy", None),
         ("i64", "wirezip", 4096),
         ("i64", "wirezip", 1024),
         ("i64", "grouped-zstd-1", None),
         ("i64", "zstd-1", None),
+        ("i64", "zstd-3", None),
+        ("i64", "bitshuffle", None),
         ("i64", "lz4", None),
         ("i64", "copy", None),
     ]
@@ -106,6 +111,54 @@ def test_rows_per_tensor_and_without_a_cast(checkpoint: Path) -> None:
     ]
 
 
+def test_groups_patterns_and_sizes_alone(tmp_path: Path) -> None:
+    path = tmp_path / "dump.safetensors"
+    tensors = {"a/x/1": WEIGHTS, "a/y/1": BIAS, "a/y/2": BIAS, "b/x/1": BIAS, "c": WEIGHTS}
+    save_file(tensors, path)
+    options = bench.Options(("copy",), repeats=0, groups=True, tensors=("a/*", "c"))
+    report = bench.measure([path], options)
+    assert {(row.tensor, row.original_bytes) for row in report.rows} == {
+        ("*", 2 * WEIGHTS.nbytes + 2 * BIAS.nbytes),
+        ("a/*", WEIGHTS.nbytes + 2 * BIAS.nbytes),
+        ("a/x/*", WEIGHTS.nbytes),
+        ("a/y/*", 2 * BIAS.nbytes),
+    }
+    assert all(row.encode_gb_per_s is row.decode_gb_per_s is None for row in report.rows)
+    assert all(row.compressed_bytes == row.original_bytes for row in report.rows)
+
+
+def test_an_older_copy(tmp_path: Path) -> None:
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    step = np.where(np.arange(WEIGHTS.size).reshape(WEIGHTS.shape) % 5, 1, 1.01)
+    save_file({"w": WEIGHTS}, old)
+    save_file({"w": (WEIGHTS * step).astype(np.float32)}, new)
+    codecs = ("wirezip", "wirezip-ref", "xor-zstd-1")
+    report = bench.measure(
+        [new], bench.Options(codecs, cast="bf16", repeats=0, reference=old, per_tensor=True)
+    )
+    sizes = {(r.tensor, r.codec, r.block_bytes): r.compressed_bytes for r in report.rows}
+    assert all(row.lossless for row in report.rows)
+    assert set(sizes) == {
+        (tensor, codec, block)
+        for tensor in ("*", "w")
+        for codec, blocks in (("wirezip", (4096, 1024)), ("wirezip-ref", (4096, 1024)),
+                              ("xor-zstd-1", (None,)))
+        for block in blocks
+    }  # fmt: skip
+    assert 2 * sizes["*", "wirezip-ref", 4096] < sizes["*", "wirezip", 4096]
+    assert report.environment["reference"] == str(old)
+
+
+@pytest.mark.parametrize("older", [{}, {"w": WEIGHTS[:1]}, {"w": WEIGHTS.astype(np.float16)}])
+def test_an_older_copy_of_something_else(tmp_path: Path, older: dict[str, np.ndarray]) -> None:
+    new, old = tmp_path / "new.safetensors", tmp_path / "old.safetensors"
+    save_file({"w": WEIGHTS}, new)
+    save_file({"other": BIAS} | older, old)
+    options = bench.Options(("xor-zstd-1",), repeats=0, reference=old)
+    with pytest.raises(InvalidInput, match=r"expected 'w' as F32 \(60, 100\); found"):
+        bench.measure([new], options)
+
+
 @pytest.mark.parametrize("program", ["import os; os.abort()", "input(); print('{}')", ""])
 def test_a_codec_that_dies_leaves_a_row_without_figures(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, program: str
@@ -136,8 +189,9 @@ def test_a_codec_that_dies_leaves_a_row_without_figures(
     [
         (bench.Options(()), "codecs: expected at least one"),
         (bench.Options(("gzip",)), "found 'gzip'"),
-        (bench.Options(cast="fp16"), "cast: expected bf16"),
+        (bench.Options(cast="fp64"), "cast: expected bf16, fp16, e4m3, e5m2; found 'fp64'"),
         (bench.Options(repeats=4), "repeats: expected 5 or more"),
+        (bench.Options(("wirezip-ref",)), "reference: expected an older checkpoint"),
     ],
 )
 def test_options_are_checked(options: bench.Options, message: str) -> None:
@@ -158,9 +212,11 @@ def test_a_checkpoint_without_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [1, 7, 4096, 10_001])
 @pytest.mark.parametrize("name", [name for name in baselines.CODECS if name != "zipnn"])
 def test_codecs_return_every_byte(name: str, element: ElementType, size: int) -> None:
-    data = np.random.default_rng(9).integers(0, 3, size, np.uint8)
+    if name == "bitshuffle":
+        require_module("blosc2")
+    data, resident = np.random.default_rng(9).integers(0, 3, (2, size), np.uint8)
     before = data.tobytes()
-    coder = baselines.make(name, 512, data, element)
+    coder = baselines.make(name, 512, data, element, resident)
     for _ in range(2):
         coder.prepare()
         assert coder.encode() > 0
@@ -176,6 +232,10 @@ def test_codecs_that_do_not_fit() -> None:
         baselines.make("gzip", None, data, ElementType.RAW)
     with pytest.raises(InvalidInput, match="expected block bytes"):
         baselines.make("wirezip", None, data, ElementType.RAW)
+    with pytest.raises(InvalidInput, match="xor-zstd-1: expected an older copy; found none"):
+        baselines.make("xor-zstd-1", None, data, ElementType.RAW)
+    with pytest.raises(InvalidInput, match="wirezip-ref: expected 8 older bytes; found 7"):
+        baselines.make("wirezip-ref", 4096, data, ElementType.RAW, data[:7])
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, coder: object, *requests: object) -> list[dict]:

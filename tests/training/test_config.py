@@ -16,7 +16,8 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_presets_of_the_package() -> None:
-    assert {"tiny", "demo-zero2", "demo-zero3"} <= set(preset_names())
+    names = {"tiny", "demo-zero2", "demo-zero3", "corpus", "corpus-relu"}
+    assert names == set(preset_names())
     for name in preset_names():
         assert load(name).name == name
 
@@ -32,6 +33,12 @@ def test_demo_presets_differ_in_strategy_alone() -> None:
 
 def test_the_resolved_file_gives_the_same_configuration(tmp_path: Path) -> None:
     config = override(load("tiny"), strategy="zero3", engine="null", steps=3, seed=7, world_size=4)
+    assert load(write(tmp_path, to_toml(config))) == config
+
+
+def test_lists_survive(tmp_path: Path) -> None:
+    config = load("corpus")
+    assert config.dump_tensors == (5, 6, 500, 501, 998, 999, 1010, 1011)
     assert load(write(tmp_path, to_toml(config))) == config
 
 
@@ -69,6 +76,14 @@ def test_an_integer_serves_as_a_float(tmp_path: Path) -> None:
         ("[data]\nbatch_size = 6", r"batch_size: expected a multiple of the 4 ranks; found 6"),
         ("[data]\nmax_bytes = 128", r"max_bytes: expected more than the context of 128; found 128"),
         ("[optimizer]\npeak_lr = nan", r"optimizer\.peak_lr: expected at least 0 and finite"),
+        ("[model]\nvocabulary = 255", r"model\.vocabulary: expected at least the 256 byte values"),
+        ("[model]\nvocabulary = 65537", r"model\.vocabulary: expected at most 65536; found 65537"),
+        ("[model]\nactivation = 'tanh'", r"model\.activation: expected one of gelu, relu; found"),
+        ("dump_tensors = 5", r"dump_tensors: expected a list; found 5"),
+        ("dump_tensors = ['5']", r"dump_tensors: expected int; found '5'"),
+        ("world_size = 1\ndump_tensors = [100]", r"dump_tensors: expected steps below 100"),
+        ("dump_tensors = [5]", r"dump_tensors: expected a world_size of 1.*; found 4"),
+        ("[optimizer]\ntail_steps = 100", r"optimizer\.tail_steps: expected 0 to 99; found 100"),
         ("[optimizer]\neps = inf", r"optimizer\.eps: expected at least 0 and finite; found inf"),
         ("[optimizer]\nbeta2 = 1.0", r"optimizer\.beta2: expected at least 0 and below 1"),
         ("steps = ", r"mine\.toml: expected TOML; Invalid value"),

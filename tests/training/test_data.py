@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.tools import require_module
 from training.config import DataConfig
 from training.data import Batches, Corpus, load_corpus
 from training.errors import DataError
@@ -83,6 +84,31 @@ def test_one_file(tmp_path: Path) -> None:
     assert bytes(load_corpus(DataConfig(text=str(path), max_bytes=5)).tokens) == b"hello"
 
 
+def test_a_larger_vocabulary_is_fitted_to_the_text() -> None:
+    tokenizers = require_module("tokenizers")
+    config = DataConfig(max_bytes=100_000)
+    corpus = load_corpus(config, vocabulary=512)
+    text = load_corpus(config)
+    assert corpus.tokens.dtype == np.uint16
+    assert corpus.tokens.max() < 512
+    assert corpus.tokens.size < text.tokens.size / 2
+    assert corpus.sha256 == text.sha256
+    again = load_corpus(config, vocabulary=512)
+    assert np.array_equal(again.tokens, corpus.tokens)
+    # The same text comes back.
+    fitted = tokenizers.ByteLevelBPETokenizer()
+    lines = bytes(text.tokens).decode(errors="replace").splitlines(keepends=True)
+    fitted.train_from_iterator(lines, vocab_size=512, show_progress=False)
+    assert fitted.decode(corpus.tokens.tolist()) == "".join(lines)
+
+
+def test_a_text_too_small_for_the_vocabulary(tmp_path: Path) -> None:
+    require_module("tokenizers")
+    (tmp_path / "a.txt").write_text("ab ab")
+    with pytest.raises(DataError, match=r"data\.text: expected enough text for 4096 entries"):
+        load_corpus(DataConfig(text=str(tmp_path)), vocabulary=4096)
+
+
 @pytest.mark.parametrize("name", ["missing", "."])
 def test_no_text(tmp_path: Path, name: str) -> None:
     with pytest.raises(DataError, match=r"data\.text: expected text in .*; found none"):
@@ -90,5 +116,5 @@ def test_no_text(tmp_path: Path, name: str) -> None:
 
 
 def test_text_shorter_than_a_sequence() -> None:
-    with pytest.raises(DataError, match="expected more than 32 bytes; found 32"):
+    with pytest.raises(DataError, match="expected more than 32 tokens; found 32"):
         Batches(Corpus(BYTES[:32], 1, ""), context=32, batch_size=1, seed=0)

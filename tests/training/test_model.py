@@ -6,9 +6,10 @@ import math
 import torch
 
 from training.config import ModelConfig
-from training.model import GPT, VOCABULARY, build_units, loss_of
+from training.model import GPT, build_units, loss_of
 
 CONFIG = ModelConfig(layers=2, width=32, heads=4, context=16)
+VOCABULARY = CONFIG.vocabulary
 
 
 def tokens(batch: int = 2, length: int = 16) -> torch.Tensor:

@@ -59,6 +59,13 @@ def test_no_warm_up() -> None:
     assert learning_rate(0, steps=10, config=config) == config.peak_lr
 
 
+def test_a_tail_at_a_constant_rate() -> None:
+    config = dataclasses.replace(CONFIG, tail_steps=3, tail_lr=1e-5)
+    rates = [learning_rate(step, steps=27, config=config) for step in range(27)]
+    assert rates[:24] == [learning_rate(step, steps=24, config=CONFIG) for step in range(24)]
+    assert rates[24:] == [1e-5] * 3
+
+
 def test_clipping() -> None:
     assert clip_factor(4.0, clip_norm=1.0) == 0.25
     assert clip_factor(0.5, clip_norm=1.0) == 1.0
