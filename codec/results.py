@@ -4,8 +4,9 @@
     python -m codec.results [FOLDER]
 
 reads `FOLDER/results/*.json` (by default those in `docs`), writes `FOLDER/results.md`, the plots
-in `FOLDER/figures`, and what stands between the two marks in `FOLDER/netzip.md`. `make bench`
-makes the JSON files; each holds the command that it came from.
+in `FOLDER/figures`, and what stands between the two marks in `FOLDER/netzip.md` and in the
+`README.md` beside `FOLDER`. `make bench` makes the JSON files; each holds the command that it came
+from.
 """
 
 import json
@@ -22,6 +23,24 @@ Row = Mapping[str, Any]
 
 BEGIN, END = "<!-- begin of the generated part -->", "<!-- end of the generated part -->"
 _BLOCK_BYTES = 4096
+
+# Rows of the README's table: what it says, measurement, part of the file's name, tensors, codec.
+_HIGHLIGHTS = (
+    ("MiniLM weights, BF16 cast", "checkpoints-bf16", "minilm", "*", "wirezip"),
+    ("AntiBERTy weights, BF16 cast", "checkpoints-bf16", "antiberty", "*", "wirezip"),
+    ("MiniLM weights, FP32", "checkpoints-fp32", "minilm", "*", "wirezip"),
+    ("gradients, BF16, late in training", "corpus-3-late", "", "gradient/*", "wirezip"),
+    ("activations, BF16", "corpus-3-late", "", "activation/*", "wirezip"),
+    (
+        "hidden activations of a ReLU, BF16",
+        "corpus-4-relu",
+        "",
+        "activation/feed_forward/*",
+        "wirezip",
+    ),
+    ("parameters, BF16", "corpus-3-late", "", "parameter/*", "wirezip"),
+    ("... against the step before", "reference-3-late", "", "parameter/*", "wirezip-ref"),
+)
 
 # A type of which a checkpoint holds less, such as indices, gets no table.
 _BYTES_MIN = 100_000
@@ -138,20 +157,52 @@ def _saved(row: Row | None, plain: Row | None) -> str:
     return f"{percent:.1f} ({how}{points:+.1f})"
 
 
+def highlights(measurements: Sequence[Measurement]) -> str:
+    """The README's table: ratios of some data, beside two other codecs and the block bound."""
+    by_name = {m.name: m.rows for m in measurements}
+    lines = []
+    for label, name, file, tensor, codec in _HIGHLIGHTS:
+        mine = {
+            row["codec"]: row
+            for row in by_name.get(name, ())
+            if file in row["file"].lower()
+            and row["tensor"] == tensor
+            and row["original_bytes"] >= _BYTES_MIN
+            and row["block_bytes"] in (None, _BLOCK_BYTES)
+        }
+        if codec not in mine or not mine[codec]["compressed_bytes"]:
+            continue
+        row = mine[codec]
+        bound = f"{row['original_bytes'] / row['bound_block_bytes']:.3f}"
+        others = (mine.get("zipnn"), mine.get("grouped-zstd-1"))
+        lines.append([label, *map(_ratio, (row, *others)), bound])
+    head = "ratio (original / compressed) | wirezip | zipnn | byte-grouped zstd-1 | order-0 bound"
+    return _table(head, lines, text_columns=1)
+
+
+def _ratio(row: Row | None) -> str:
+    if row is None or not row["compressed_bytes"]:
+        return ""
+    return f"{row['original_bytes'] / row['compressed_bytes']:.3f}"
+
+
 def write_pages(folder: Path) -> list[Path]:
     """Make the pages and plots of `folder` anew; returns their paths.
 
     Raises:
-        InvalidInput: a JSON file is missing or wrong, or the NetZIP page lacks its marks.
+        InvalidInput: a JSON file is missing or wrong, or a page lacks its marks.
     """
     measurements = read_measurements(folder / "results")
     page = folder / "results.md"
     _write(page, results_page(measurements))
     written = [page]
-    netzip = folder / "netzip.md"
-    if netzip.is_file():
-        _write(netzip, replace_between(netzip.read_text(encoding="utf-8"), measurements))
-        written.append(netzip)
+    for partly, part in (
+        (folder / "netzip.md", netzip_part),
+        (folder.absolute().parent / "README.md", highlights),
+    ):
+        if partly.is_file():
+            _write(partly, _replace_between(partly, part(measurements)))
+            written.append(partly)
     rows = [
         row
         for measurement in measurements
@@ -161,13 +212,16 @@ def write_pages(folder: Path) -> list[Path]:
     return written + write_plots(rows, folder / "figures")
 
 
-def replace_between(text: str, measurements: Sequence[Measurement]) -> str:
-    """`text` with the NetZIP tables between its marks."""
+def _replace_between(page: Path, part: str) -> str:
+    """The text of `page` with `part` between its marks."""
+    text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise InvalidInput(f"netzip.md: expected the marks {BEGIN} and {END}; found {text[:60]!r}")
-    return f"{before}{BEGIN}\n\n{netzip_part(measurements)}\n\n{END}{after}"
+        raise InvalidInput(
+            f"{page.name}: expected the marks {BEGIN} and {END}; found {text[:60]!r}"
+        )
+    return f"{before}{BEGIN}\n\n{part}\n\n{END}{after}"
 
 
 # Tables

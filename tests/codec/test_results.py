@@ -79,13 +79,14 @@ def docs(tmp_path: Path) -> Path:
             netzip_row("none", 0, grouping="none", compressor="wirezip", compressed_bytes=620),
         ],
     }
-    (tmp_path / "results").mkdir()
+    folder = tmp_path / "docs"
+    (folder / "results").mkdir(parents=True)
     for name, rows in files.items():
         content = {"environment": ENVIRONMENT, "rows": rows}
-        (tmp_path / "results" / f"{name}.json").write_text(json.dumps(content))
+        (folder / "results" / f"{name}.json").write_text(json.dumps(content))
     text = f"before\n{results.BEGIN}\nold\n{results.END}\nafter\n"
-    (tmp_path / "netzip.md").write_text(text)
-    return tmp_path
+    (folder / "netzip.md").write_text(text)
+    return folder
 
 
 def test_the_page(docs: Path) -> None:
@@ -145,3 +146,29 @@ def test_what_is_wrong_is_named(docs: Path, capsys: pytest.CaptureFixture[str]) 
         path.unlink()
     with pytest.raises(InvalidInput, match="found none"):
         results.read_measurements(docs / "results")
+
+
+def test_the_readme_gets_its_table(docs: Path) -> None:
+    def row(codec: str, block_bytes: int | None, compressed: int) -> dict[str, object]:
+        return {
+            "file": "cache/MiniLM/model.safetensors",
+            "tensor": "*",
+            "dtype": "bf16",
+            "codec": codec,
+            "block_bytes": block_bytes,
+            "original_bytes": 1_000_000,
+            "compressed_bytes": compressed,
+            "bound_block_bytes": 640_000,
+        }
+
+    rows = [row("wirezip", 4096, 650_000), row("wirezip", 1024, 1), row("zipnn", None, 800_000)]
+    table = results.highlights([results.Measurement("checkpoints-bf16", {}, rows)])
+    assert table.splitlines()[2:] == ["| MiniLM weights, BF16 cast | 1.538 | 1.250 |  | 1.562 |"]
+
+    readme = docs.parent / "README.md"
+    readme.write_text(f"first\n{results.BEGIN}\nold\n{results.END}\nlast\n")
+    results.write_pages(docs)
+    text = readme.read_text()
+    assert text.startswith(f"first\n{results.BEGIN}\n")
+    assert text.endswith(f"{results.END}\nlast\n")
+    assert "old" not in text
