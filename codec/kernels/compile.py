@@ -30,6 +30,9 @@ NATIVE = (
 EXPANDS_BYTES = NATIVE and _FEATURES.get("avx512vbmi2", False)
 """Whether the processor moves the bytes that a mask names in one instruction."""
 
+FOLDS_CRC = NATIVE and all(_FEATURES.get(name, False) for name in ("avx512f", "vpclmulqdq"))
+"""Whether the processor multiplies polynomials, four pairs at once."""
+
 
 def _make_cache_folder():
     """The folder of compiled kernels: under `NUMBA_CACHE_DIR`, the user's cache, or `/tmp`.

@@ -305,6 +305,64 @@ def copy_out(typing_context, address, source, source_offset, size):
     return signature, generate
 
 
+def fold_crc(near, far):
+    """Makes a fold of a message to 64 bytes of the same CRC, by VPCLMULQDQ.
+
+    Args:
+        near, far: what a lane's low and high half are multiplied with to move it by 512 and by
+            2,048 bits: reflected remainders of powers of x, a pair each.
+    """
+    lanes = ir.VectorType(_I64, 8)
+
+    @intrinsic
+    def operation(typing_context, data, groups, state):
+        """The 64 bytes for `256 * groups` bytes of `data` and a CRC state, as eight uint64."""
+        signature = types.UniTuple(types.uint64, 8)(data, types.int64, types.uint64)
+
+        def generate(context, builder, sig, args):
+            multiply = cgutils.get_or_insert_function(
+                builder.module,
+                ir.FunctionType(lanes, [lanes, lanes, _I8]),
+                "llvm.x86.pclmulqdq.512",
+            )
+
+            def move(vector, constants):
+                factor = ir.Constant(lanes, [*constants] * 4)
+                low = builder.call(multiply, [vector, factor, ir.Constant(_I8, 0x00)])
+                high = builder.call(multiply, [vector, factor, ir.Constant(_I8, 0x11)])
+                return builder.xor(low, high)
+
+            def load(offset):
+                vector = _load_vector(context, builder, sig.args[0], args[0], offset)
+                return builder.bitcast(vector, lanes)
+
+            def at(group, part):
+                start = builder.mul(group, ir.Constant(_I64, 256))
+                return builder.add(start, ir.Constant(_I64, 64 * part))
+
+            zero = ir.Constant(lanes, [0] * 8)
+            first = ir.Constant(_I64, 0)
+            parts = [load(at(first, part)) for part in range(4)]
+            seed = builder.insert_element(zero, args[2], ir.Constant(_I32, 0))
+            parts[0] = builder.xor(parts[0], seed)
+            places = [cgutils.alloca_once_value(builder, part) for part in parts]
+            rest = builder.sub(args[1], ir.Constant(_I64, 1))
+            with cgutils.for_range(builder, rest) as loop:
+                group = builder.add(loop.index, ir.Constant(_I64, 1))
+                for part, place in enumerate(places):
+                    moved = move(builder.load(place), far)
+                    builder.store(builder.xor(moved, load(at(group, part))), place)
+            folded = builder.load(places[0])
+            for place in places[1:]:
+                folded = builder.xor(move(folded, near), builder.load(place))
+            words = [builder.extract_element(folded, ir.Constant(_I32, lane)) for lane in range(8)]
+            return context.make_tuple(builder, sig.return_type, words)
+
+        return signature, generate
+
+    return operation
+
+
 def _binary64(name):
     """An LLVM intrinsic of two 64-bit integers."""
 
