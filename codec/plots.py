@@ -133,4 +133,5 @@ def _color(row: Row) -> str:
 
 def _label(row: Row) -> str:
     blocks = f" {row['block_bytes'] // 1024} KiB" if row["block_bytes"] else ""
-    return f"{row['codec']}{blocks}"
+    threads = f" x{row['threads']}" if row["threads"] > 1 else ""
+    return f"{row['codec']}{blocks}{threads}"
