@@ -463,7 +463,9 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
     turns, cpu = environment["repeats"], environment["cpu"]
     conditions = "sizes alone"
     if turns:
-        conditions = f"{cpu}, 1 thread unless named, {environment['clock']} time, median of {turns}"
+        conditions = (
+            f"{cpu}, 1 thread (xN: N threads), {environment['clock']} time, median of {turns}"
+        )
     named = any(row.tensor != "*" for row in report.rows)
     buffers = [(row.file, row.tensor if named else "") for row in report.rows]
     for file, tensor in dict.fromkeys(buffers):
@@ -490,7 +492,7 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
 
 
 def _bench_cells(row: "Row") -> list[str]:
-    threads = f", {row.threads} threads" if row.threads > 1 else ""
+    threads = f" x{row.threads}" if row.threads > 1 else ""
     cells = [row.dtype, f"{row.codec}{threads}", f"{row.block_bytes or ''}"]
     if row.compressed_bytes is None:
         return [*cells, *"-----", "[red]failed[/]"]

@@ -74,7 +74,7 @@ def draw_speed(axes: "Axes", rows: Sequence[Row], direction: str) -> None:
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.margins(x=0.25, y=0.12)
-    axes.set(title=f"{direction}, {rows[0]['dtype']}", xlabel="GB/s of one thread")
+    axes.set(title=f"{direction}, {rows[0]['dtype']}", xlabel="GB/s")
     axes.set_ylabel("original / compressed" if direction == "encode" else "")
 
 

@@ -429,8 +429,8 @@ SECTIONS = (
     Section(
         "threads",
         "Threads",
-        "Blocks of one buffer on several threads, which give the same bytes as one. Both rows are "
-        "of the same command.",
+        "Blocks of one buffer on several threads, which give the same bytes as one. All rows of a "
+        "table are of the same command.",
         thread_tables,
     ),
     Section(
