@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The codecs that `wirezip bench` measures, ours among them, each in a process of its own.
 
-    python -m codec.baselines CODEC [BLOCK_BYTES]
+    python -m codec.baselines CODEC [BLOCK_BYTES [THREADS]]
 
 reads requests, one JSON object a line, and answers each with one: `{"file", "element"}`, with
 `"resident"` for codecs that code against an older copy, reads the files, codes, decodes and
-compares; `{"loops"}` then times that many further runs. So a codec that crashes takes nothing
-along, one that corrupts its heap harms no other, and all are measured under the same conditions:
-one thread, a heap that keeps its memory (`ENVIRONMENT`), and buffers that are reused as far as the
-codec's interface allows.
+compares; `{"loops", "clock"}` then times that many further runs. So a codec that crashes takes
+nothing along, one that corrupts its heap harms no other, and all are measured under the same
+conditions: one thread (ours takes more on request), a heap that keeps its memory (`ENVIRONMENT`),
+and buffers that are reused as far as the codec's interface allows.
 """
 
 import json
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from time import process_time
+from time import perf_counter, process_time
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 import numpy as np
@@ -30,6 +30,10 @@ from codec.stream import bound, compress_into, decompress
 
 if TYPE_CHECKING:
     from zstandard import ZstdCompressor, ZstdDecompressor
+
+# Processor time of this process alone: what else the machine does meanwhile is not the codec's
+# doing, and a codec that starts threads is charged for all of them. Threads gain time that passes.
+CLOCKS: dict[str, Callable[[], float]] = {"processor": process_time, "wall": perf_counter}
 
 # One thread; and what is freed stays with the process, in huge pages where the system has them, so
 # that no codec is charged for fetching the pages of its result anew each time.
@@ -69,20 +73,27 @@ class _Plain:
 class Wirezip(_Plain):
     """This project's stream, made by the Numba engine."""
 
-    def __init__(self, data: U8, element: ElementType, block_bytes: int) -> None:
+    def __init__(
+        self, data: U8, element: ElementType, block_bytes: int, *, threads: int = 1
+    ) -> None:
         self._data, self._element, self._block_bytes = data, element, block_bytes
+        self._threads = threads
         self._stream = np.empty(bound(data.size, block_bytes), np.uint8)
         self._restored = np.empty(data.size, np.uint8)
         self._size = 0
 
     def encode(self) -> int:
         self._size = compress_into(
-            self._data, self._stream, self._element, block_bytes=self._block_bytes
+            self._data,
+            self._stream,
+            self._element,
+            block_bytes=self._block_bytes,
+            threads=self._threads,
         )
         return self._size
 
     def decode(self) -> object:
-        return decompress(self._stream[: self._size], out=self._restored)
+        return decompress(self._stream[: self._size], out=self._restored, threads=self._threads)
 
 
 class WirezipReference(_Plain):
@@ -294,8 +305,9 @@ FACTORIES: dict[str, Callable[[U8, ElementType], Codec]] = {
 WIREZIP = "wirezip"
 WIREZIP_REFERENCE = "wirezip-ref"
 XOR_GROUPED_ZSTD = "xor-zstd-1"
-# What takes the size of its blocks, and what codes against an older copy.
+# What takes the size of its blocks, what runs on several threads, what codes against an older copy.
 BLOCK_CODECS = (WIREZIP, WIREZIP_REFERENCE)
+THREAD_CODECS = (WIREZIP,)
 REFERENCE_CODECS = (WIREZIP_REFERENCE, XOR_GROUPED_ZSTD)
 CODECS = (WIREZIP, WIREZIP_REFERENCE, XOR_GROUPED_ZSTD, *FACTORIES)
 
@@ -306,6 +318,8 @@ def make(
     data: U8,
     element: ElementType,
     resident: U8 | None = None,
+    *,
+    threads: int = 1,
 ) -> Codec:
     """The codec called `name`, one of `CODECS`, over `data`.
 
@@ -315,6 +329,7 @@ def make(
         data: uint8 `(n,)`.
         element: what the bytes are.
         resident: an older copy, uint8 `(n,)`, for those in `REFERENCE_CODECS`.
+        threads: more than one only of those in `THREAD_CODECS`.
 
     Raises:
         InvalidInput: no such codec, one that lacks its block size or copy, or one that does not
@@ -329,10 +344,12 @@ def make(
             raise InvalidInput(f"{name}: expected an older copy; found none")
         if resident.size != data.size:
             raise InvalidInput(f"{name}: expected {data.size} older bytes; found {resident.size}")
+    if threads != 1 and name not in THREAD_CODECS:
+        raise InvalidInput(f"{name}: expected one thread; found {threads}")
     if name in BLOCK_CODECS and block_bytes is None:
         raise InvalidInput(f"{name}: expected block bytes; found none")
     if name == WIREZIP and block_bytes is not None:
-        return Wirezip(data, element, block_bytes)
+        return Wirezip(data, element, block_bytes, threads=threads)
     if name == WIREZIP_REFERENCE and block_bytes is not None and resident is not None:
         return WirezipReference(data, element, block_bytes, resident)
     if name == XOR_GROUPED_ZSTD and resident is not None:
@@ -354,8 +371,8 @@ def _zstd(level: int) -> "tuple[ZstdCompressor, ZstdDecompressor]":
 class Server:
     """Answers the requests of one parent."""
 
-    def __init__(self, name: str, block_bytes: int | None) -> None:
-        self._name, self._block_bytes = name, block_bytes
+    def __init__(self, name: str, block_bytes: int | None, *, threads: int = 1) -> None:
+        self._name, self._block_bytes, self._threads = name, block_bytes, threads
         self._codec: Codec | None = None
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -366,29 +383,27 @@ class Server:
             return self._open(data, ElementType[request["element"]], resident)
         if self._codec is None:
             raise InvalidInput("request: expected a file first; found none")
-        return self._time(self._codec, request["loops"])
+        return self._time(self._codec, request["loops"], CLOCKS[request["clock"]])
 
     def _open(self, data: U8, element: ElementType, resident: U8 | None) -> dict[str, Any]:
         # Free the last one's buffers before the next one takes its own.
         self._codec = None
-        codec = make(self._name, self._block_bytes, data, element, resident)
+        codec = make(self._name, self._block_bytes, data, element, resident, threads=self._threads)
         codec.prepare()
         size = codec.encode()
         lossless = np.array_equal(buffer_bytes(codec.decode(), self._name), data)
         self._codec = codec
         return {"compressed_bytes": size, "lossless": bool(lossless)}
 
-    def _time(self, codec: Codec, loops: int) -> dict[str, Any]:
-        # Of this process alone: what else the machine does meanwhile is not the codec's doing, and
-        # a codec that starts threads is charged for all of them.
+    def _time(self, codec: Codec, loops: int, clock: Callable[[], float]) -> dict[str, Any]:
         encode = decode = 0.0
         for _ in range(loops):
             codec.prepare()
-            start = process_time()
+            start = clock()
             codec.encode()
-            middle = process_time()
+            middle = clock()
             codec.decode()
-            end = process_time()
+            end = clock()
             encode += middle - start
             decode += end - middle
         return {"encode_seconds": encode / loops, "decode_seconds": decode / loops}
@@ -405,9 +420,9 @@ def serve(server: Server, requests: TextIO, answers: TextIO) -> None:
         answers.flush()
 
 
-def command(name: str, block_bytes: int | None) -> list[str]:
+def command(name: str, block_bytes: int | None, threads: int) -> list[str]:
     """The command line that serves a codec."""
-    blocks = [] if block_bytes is None else [str(block_bytes)]
+    blocks = [] if block_bytes is None else [str(block_bytes), str(threads)]
     return [sys.executable, "-m", "codec.baselines", name, *blocks]
 
 
@@ -423,7 +438,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     block_bytes = int(sys.argv[2]) if len(sys.argv) > 2 else None
-    serve(Server(sys.argv[1], block_bytes), sys.stdin, answers)
+    threads = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    serve(Server(sys.argv[1], block_bytes, threads=threads), sys.stdin, answers)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@ those of each group, and each by itself. A checkpoint can be measured against an
 
 Every codec runs in a process of its own under the same conditions (`codec.baselines`); they take
 turns, so that a slow spell of the machine hits all of them, and the median over the turns counts.
-Speeds are by the processor time of that one process, so that a busy machine changes them little.
+Speeds are by the processor time of that one process, so that a busy machine changes them little;
+but all by the time that passes as soon as one of them is of several threads.
 """
 
 import fnmatch
@@ -31,9 +32,10 @@ from codec.checkpoint import Tensor, cast_bf16, cast_fp8, cast_fp16, read_checkp
 from codec.elements import ElementType
 from codec.engine import U8
 from codec.entropy import block_bound_bytes, tensor_bound_bytes
-from codec.environment import cpu_name, package_version
+from codec.environment import cpu_name, package_version, platform_name
 from codec.errors import InvalidInput
 from codec.format import BLOCK_BYTES_MAX
+from codec.parallel import check_threads
 
 BLOCK_BYTES = (4096, 1024)
 REPEATS_MIN = 5
@@ -57,8 +59,8 @@ CASTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One codec on one buffer; sizes in bytes, speeds in 1e9 original bytes a second of processor
-    time, which on an idle machine is the time that passes.
+    """One codec on one buffer; sizes in bytes, speeds in 1e9 original bytes a second of the
+    report's clock: processor time, which on an idle machine is the time that passes, or the latter.
 
     Attributes:
         file: the path as it was given.
@@ -105,6 +107,8 @@ class Options:
         groups: also every group of tensors: `a/*` and `a/b/*` for `a/b/c`.
         tensors: shell patterns, of which a tensor's name has to match one.
         reference: an older checkpoint of the same tensors, which receivers hold.
+        threads: if more than one, codecs that can are measured on that many as well, and the clock
+            of everything is the time that passes.
     """
 
     codecs: Sequence[str] = baselines.CODECS
@@ -114,6 +118,12 @@ class Options:
     groups: bool = False
     tensors: Sequence[str] = ("*",)
     reference: Path | None = None
+    threads: int = 1
+
+    @property
+    def clock(self) -> str:
+        """One of `codec.baselines.CLOCKS`."""
+        return "processor" if self.threads == 1 else "wall"
 
     def check(self) -> None:
         """Raise `InvalidInput` unless this can be measured."""
@@ -131,6 +141,7 @@ class Options:
             raise InvalidInput(f"cast: expected {', '.join(CASTS)}; found {self.cast!r}")
         if 0 != self.repeats < REPEATS_MIN:
             raise InvalidInput(f"repeats: expected {REPEATS_MIN} or more; found {self.repeats}")
+        check_threads(self.threads)
 
 
 @dataclass(frozen=True)
@@ -173,12 +184,12 @@ def measure(
         for name in options.codecs
         if options.reference or name not in baselines.REFERENCE_CODECS
     ]
-    with _workers(codecs) as workers:
+    with _workers(codecs, options) as workers:
         for path in paths:
             for buffer in _buffers(path, options):
                 if on_step:
                     on_step(f"{path} {buffer.tensor} {buffer.dtype}")
-                for worker, result in _take_turns(workers, buffer, options.repeats):
+                for worker, result in _take_turns(workers, buffer, options):
                     rows.append(_row(path, buffer, worker, result))
                     if result.failure:
                         failures.append(Failure(buffer.tensor, worker.codec, result.failure))
@@ -192,15 +203,16 @@ def environment(options: Options) -> dict[str, object]:
         "cpu": cpu_name(),
         "logical_cpus": os.cpu_count(),
         "load_average": os.getloadavg()[0],
-        "threads": 1,
-        "platform": platform.platform(),
+        "threads": options.threads,
+        "platform": platform_name(),
         "python": platform.python_version(),
         "versions": {name: package_version(name) for name in _PACKAGES},
         "process_environment": baselines.ENVIRONMENT,
         "cast": options.cast,
         "reference": str(options.reference) if options.reference else None,
         "repeats": options.repeats,
-        "speed": "median over turns, in 1e9 original bytes a second of processor time",
+        "clock": options.clock,
+        "speed": f"median over turns, in 1e9 original bytes a second of {options.clock} time",
     }
 
 
@@ -337,8 +349,8 @@ class _Result:
 class _Worker:
     """A process that runs one codec; started when it is first needed, and again if it dies."""
 
-    def __init__(self, codec: str, block_bytes: int | None) -> None:
-        self.codec, self.block_bytes = codec, block_bytes
+    def __init__(self, codec: str, block_bytes: int | None, threads: int) -> None:
+        self.codec, self.block_bytes, self.threads = codec, block_bytes, threads
         self._process: subprocess.Popen[str] | None = None
 
     def ask(self, request: dict[str, object]) -> dict[str, Any]:
@@ -366,7 +378,7 @@ class _Worker:
 
     def _start(self) -> "subprocess.Popen[str]":
         self._process = subprocess.Popen(
-            baselines.command(self.codec, self.block_bytes),
+            baselines.command(self.codec, self.block_bytes, self.threads),
             env=baselines.environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -377,20 +389,23 @@ class _Worker:
 
 
 @contextmanager
-def _workers(codecs: Sequence[str]) -> Iterator[list[_Worker]]:
+def _workers(codecs: Sequence[str], options: Options) -> Iterator[list[_Worker]]:
     with ExitStack() as stack:
         workers = []
         for codec in dict.fromkeys(codecs):
+            more = codec in baselines.THREAD_CODECS and options.threads != 1
             for block_bytes in BLOCK_BYTES if codec in baselines.BLOCK_CODECS else (None,):
-                workers.append(_Worker(codec, block_bytes))
-                stack.callback(workers[-1].close)
+                for threads in (1, options.threads) if more else (1,):
+                    workers.append(_Worker(codec, block_bytes, threads))
+                    stack.callback(workers[-1].close)
         yield workers
 
 
 def _take_turns(
-    workers: Sequence[_Worker], buffer: _Buffer, repeats: int
+    workers: Sequence[_Worker], buffer: _Buffer, options: Options
 ) -> list[tuple[_Worker, _Result]]:
-    """Run every codec that takes the buffer's type, one after the other, `repeats` times."""
+    """Run every codec that takes the buffer's type, one after the other, as often as asked for."""
+    repeats = options.repeats
     able = [w for w in workers if baselines.takes(w.codec, buffer.element)]
     request: dict[str, object] = {"file": str(buffer.file), "element": buffer.element.name}
     if buffer.resident:
@@ -402,7 +417,7 @@ def _take_turns(
         for worker in able:
             if "error" in checks[worker]:
                 continue
-            answer = worker.ask({"loops": loops})
+            answer = worker.ask({"loops": loops, "clock": options.clock})
             if "error" in answer:
                 checks[worker] = answer
             elif turn >= _TURNS_TO_WARM_UP:
@@ -434,7 +449,7 @@ def _row(path: Path, buffer: _Buffer, worker: _Worker, result: _Result) -> Row:
         dtype=buffer.dtype,
         codec=worker.codec,
         block_bytes=worker.block_bytes,
-        threads=1,
+        threads=worker.threads,
         original_bytes=buffer.original_bytes,
         compressed_bytes=result.compressed_bytes,
         bound_tensor_bytes=buffer.bound_tensor_bytes,

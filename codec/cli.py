@@ -331,6 +331,8 @@ class Bench:
     """An older checkpoint of the same tensors, to code against."""
     repeats: int = 5
     """Turns of each codec, of which the median counts; at least 5, or 0 to measure sizes alone."""
+    threads: int = 1
+    """If more than 1: measure our codec on that many as well, and all speeds by the wall clock."""
     plot: Path | None = None
     """Folder to draw plots in: ratio against speed, and size against bound."""
     json: JsonPath = None
@@ -353,6 +355,7 @@ class Bench:
             groups=self.groups,
             tensors=self.tensors,
             reference=self.reference,
+            threads=self.threads,
         )
         with console.status("starting") as status:
             report = measure(self.paths, options, lambda what: status.update(f"measuring {what}"))
@@ -458,7 +461,11 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
     environment = report.environment
     cast = f", cast to {environment['cast']}" if environment["cast"] else ""
     turns, cpu = environment["repeats"], environment["cpu"]
-    conditions = f"1 thread of {cpu}, processor time, median of {turns}" if turns else "sizes alone"
+    conditions = "sizes alone"
+    if turns:
+        conditions = (
+            f"{cpu}, 1 thread (xN: N threads), {environment['clock']} time, median of {turns}"
+        )
     named = any(row.tensor != "*" for row in report.rows)
     buffers = [(row.file, row.tensor if named else "") for row in report.rows]
     for file, tensor in dict.fromkeys(buffers):
@@ -485,7 +492,8 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
 
 
 def _bench_cells(row: "Row") -> list[str]:
-    cells = [row.dtype, row.codec, f"{row.block_bytes or ''}"]
+    threads = f" x{row.threads}" if row.threads > 1 else ""
+    cells = [row.dtype, f"{row.codec}{threads}", f"{row.block_bytes or ''}"]
     if row.compressed_bytes is None:
         return [*cells, *"-----", "[red]failed[/]"]
     over = row.compressed_bytes - row.bound_block_bytes

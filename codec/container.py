@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Read a container: the whole file that it was made of, or any tensor by itself.
 
-Layout: `docs/format.md`, section 13. Whatever the size of the file, only the table of contents and
+Layout: `docs/format.md`, section 12. Whatever the size of the file, only the table of contents and
 a few chunks are in memory at a time.
 """
 

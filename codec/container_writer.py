@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Write a container from a checkpoint (`docs/format.md`, section 13).
+"""Write a container from a checkpoint (`docs/format.md`, section 12).
 
 Every tensor is a segment of frames, and whatever lies between them (the header of safetensors, the
 directory and the pickle of a torch file) goes through zlib, so the file comes back byte for byte.

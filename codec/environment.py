@@ -16,6 +16,12 @@ def cpu_name() -> str:
     return names[0] if names else platform.processor() or platform.machine()
 
 
+def platform_name() -> str:
+    """System, machine and C library, on which results may depend; not the build of the kernel."""
+    parts = [platform.system(), platform.machine(), "-".join(platform.libc_ver())]
+    return " ".join(part for part in parts if part.strip("-"))
+
+
 def package_version(package: str) -> str | None:
     """The installed version; None if there is none."""
     try:

@@ -74,7 +74,7 @@ def draw_speed(axes: "Axes", rows: Sequence[Row], direction: str) -> None:
     axes.xaxis.set_minor_formatter("{x:g}")
     axes.tick_params(axis="x", which="minor", labelsize=7)
     axes.margins(x=0.25, y=0.12)
-    axes.set(title=f"{direction}, {rows[0]['dtype']}", xlabel="GB/s of one thread")
+    axes.set(title=f"{direction}, {rows[0]['dtype']}", xlabel="GB/s")
     axes.set_ylabel("original / compressed" if direction == "encode" else "")
 
 
@@ -133,4 +133,5 @@ def _color(row: Row) -> str:
 
 def _label(row: Row) -> str:
     blocks = f" {row['block_bytes'] // 1024} KiB" if row["block_bytes"] else ""
-    return f"{row['codec']}{blocks}"
+    threads = f" x{row['threads']}" if row["threads"] > 1 else ""
+    return f"{row['codec']}{blocks}{threads}"

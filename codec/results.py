@@ -17,6 +17,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from codec.errors import InvalidInput
+from codec.goals import goal_lines
 from codec.plots import write_plots
 
 Row = Mapping[str, Any]
@@ -41,6 +42,9 @@ _HIGHLIGHTS = (
     ("parameters, BF16", "corpus-3-late", "", "parameter/*", "wirezip"),
     ("... against the step before", "reference-3-late", "", "parameter/*", "wirezip-ref"),
 )
+
+# Rows of another kind, and rows whose speeds are of another clock.
+_NOT_PLOTTED = ("netzip", "threads")
 
 # A type of which a checkpoint holds less, such as indices, gets no table.
 _BYTES_MIN = 100_000
@@ -97,6 +101,10 @@ def results_page(measurements: Sequence[Measurement]) -> str:
         "figures mean is in [measurement.md](measurement.md). Every figure is of data that was "
         "decoded and compared in the same command.",
         _conditions(measurements),
+        "## Against the goals",
+        "What the codec was to reach, beside what the measurements below say. A size is compressed "
+        "/ original, *over* a difference of two. A missed goal has its reason beside it.",
+        goals_table(measurements),
     ]
     for section in SECTIONS:
         mine = [m for m in measurements if m.name.startswith(section.prefix)]
@@ -106,6 +114,12 @@ def results_page(measurements: Sequence[Measurement]) -> str:
         for measurement in mine:
             parts += [_command(measurement), section.tables(measurement)]
     return "\n\n".join(parts) + "\n"
+
+
+def goals_table(measurements: Sequence[Measurement]) -> str:
+    """A line a goal: limit, figures, and whether they are within it."""
+    lines = goal_lines({m.name: m.rows for m in measurements})
+    return _table("goal | limit | measured | met | reason", lines, text_columns=5)
 
 
 def netzip_part(measurements: Sequence[Measurement]) -> str:
@@ -206,7 +220,7 @@ def write_pages(folder: Path) -> list[Path]:
     rows = [
         row
         for measurement in measurements
-        if not measurement.name.startswith("netzip")
+        if not measurement.name.startswith(_NOT_PLOTTED)
         for row in measurement.rows
     ]
     return written + write_plots(rows, folder / "figures")
@@ -241,6 +255,31 @@ def codec_tables(measurement: Measurement) -> str:
         title += f"block bound {bound:.3f}"
         tables += [title, _table(f"{head} | lossless", lines, text_columns=1)]
     return "\n\n".join(tables)
+
+
+def thread_tables(measurement: Measurement) -> str:
+    """A row a size of blocks and a number of threads: speeds, and how often those of one."""
+    rows = [row for row in measurement.rows if row["encode_gb_per_s"]]
+    ones = {_unthreaded(row): row for row in rows if row["threads"] == 1}
+    lines = []
+    for row in rows:
+        one = ones[_unthreaded(row)]
+        cells = []
+        for name in ("encode_gb_per_s", "decode_gb_per_s"):
+            cells += [f"{row[name]:.2f}", f"{row[name] / one[name]:.2f}"]
+        tensors = f"`{PurePath(row['file']).stem}`, {row['dtype']}"
+        lines.append([tensors, str(row["block_bytes"]), str(row["threads"]), *cells])
+    head = "tensors | block | threads | encode GB/s | times one | decode GB/s | times one"
+    clock = f"By {_clock(measurement)} time{_cast(measurement)}."
+    return f"{clock}\n\n" + _table(head, lines, text_columns=1)
+
+
+def _unthreaded(row: Row) -> tuple[Any, ...]:
+    return row["file"], row["tensor"], row["dtype"], row["codec"], row["block_bytes"]
+
+
+def _clock(measurement: Measurement) -> str:
+    return str(measurement.environment.get("clock", "processor"))
 
 
 def size_tables(measurement: Measurement) -> str:
@@ -322,17 +361,30 @@ def _cast(measurement: Measurement) -> str:
 
 
 def _conditions(measurements: Sequence[Measurement]) -> str:
-    first = measurements[0].environment
-    versions = ", ".join(f"{k} {v}" for k, v in first["versions"].items() if v)
-    loads = [m.environment["load_average"] for m in measurements]
-    times = sorted(m.environment["time"] for m in measurements)
-    return (
-        f"Measured {times[0]} to {times[-1]} on one thread of {first['cpu']} with "
-        f"{first['logical_cpus']} logical CPUs ({first['platform']}), Python {first['python']}, "
-        f"{versions}. The machine was shared: its load average was {min(loads):.1f} to "
-        f"{max(loads):.1f} when measurements ended. Speeds are of processor time; read the ratio "
-        "of two rows of one table. Sizes depend on the versions alone."
+    all_of = [m.environment for m in measurements]
+    versions = _every(
+        ", ".join(f"{k} {v}" for k, v in of["versions"].items() if v) for of in all_of
     )
+    machines = _every(
+        f"{of['cpu']} with {of['logical_cpus']} logical CPUs ({of['platform']})" for of in all_of
+    )
+    pythons = _every(f"Python {of['python']}" for of in all_of)
+    loads = [of["load_average"] for of in all_of]
+    times = sorted(of["time"] for of in all_of)
+    return (
+        f"Measured {times[0]} to {times[-1]} on {machines}, {pythons}, {versions}; on one thread "
+        "where no other number is named. The machine was shared: its load average was "
+        f"{min(loads):.1f} to {max(loads):.1f} when measurements ended. Speeds are of processor "
+        "time where no other clock is named; read the ratio of two rows of one table. Sizes of "
+        "checkpoints depend on the versions of the codecs alone; those of a run's tensors also on "
+        "how it was trained, down to the Python whose library it read ([measurement.md]"
+        "(measurement.md))."
+    )
+
+
+def _every(texts: Iterable[str]) -> str:
+    """What differs between measurements, all of it."""
+    return " and ".join(_distinct(texts))
 
 
 def _command(measurement: Measurement) -> str:
@@ -373,6 +425,13 @@ SECTIONS = (
         "headers and checksums included; the bound has none, and elides nothing. `gradient_fp32` "
         "are BF16 values in FP32.\n\n![Size against bound](figures/bench-bound.png)",
         size_tables,
+    ),
+    Section(
+        "threads",
+        "Threads",
+        "Blocks of one buffer on several threads, which give the same bytes as one. All rows of a "
+        "table are of the same command.",
+        thread_tables,
     ),
     Section(
         "reference",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table of contents of a container (`docs/format.md`, section 13).
+"""The table of contents of a container (`docs/format.md`, section 12).
 
 A table is read from a file that nothing is known of: every number is checked against the size of
 the file, or against another that was, before anything is allocated by it.

@@ -3,6 +3,7 @@
 
 import io
 import json
+import platform
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -159,14 +160,40 @@ def test_an_older_copy_of_something_else(tmp_path: Path, older: dict[str, np.nda
         bench.measure([new], options)
 
 
+def test_threads_give_rows_of_their_own(tmp_path: Path) -> None:
+    # Long enough for two ranges.
+    weights = np.tile(WEIGHTS, (50, 2))
+    save_file({"weights": weights}, tmp_path / "model.safetensors")
+    options = bench.Options(("wirezip", "copy"), threads=2)
+    report = bench.measure([tmp_path / "model.safetensors"], options)
+    assert report.failures == ()
+    assert [(row.codec, row.block_bytes, row.threads) for row in report.rows] == [
+        ("wirezip", 4096, 1),
+        ("wirezip", 4096, 2),
+        ("wirezip", 1024, 1),
+        ("wirezip", 1024, 2),
+        ("copy", None, 1),
+    ]
+    assert all(row.lossless and row.encode_gb_per_s for row in report.rows)
+    assert report.rows[0].compressed_bytes == report.rows[1].compressed_bytes
+    assert (report.environment["threads"], report.environment["clock"]) == (2, "wall")
+    assert bench.environment(bench.Options())["clock"] == "processor"
+
+
+def test_the_build_of_the_kernel_is_not_recorded() -> None:
+    recorded = bench.environment(bench.Options())["platform"]
+    assert platform.system() in str(recorded)
+    assert platform.release() not in str(recorded)
+
+
 @pytest.mark.parametrize("program", ["import os; os.abort()", "input(); print('{}')", ""])
 def test_a_codec_that_dies_leaves_a_row_without_figures(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     true_command = baselines.command
 
-    def command(name: str, block_bytes: int | None) -> list[str]:
-        return [sys.executable, "-c", program] if name == "lz4" else true_command(name, block_bytes)
+    def command(name: str, *options: int | None) -> list[str]:
+        return [sys.executable, "-c", program] if name == "lz4" else true_command(name, *options)
 
     monkeypatch.setattr(baselines, "command", command)
     if program.startswith("input"):
@@ -192,6 +219,7 @@ def test_a_codec_that_dies_leaves_a_row_without_figures(
         (bench.Options(cast="fp64"), "cast: expected bf16, fp16, e4m3, e5m2; found 'fp64'"),
         (bench.Options(repeats=4), "repeats: expected 5 or more"),
         (bench.Options(("wirezip-ref",)), "reference: expected an older checkpoint"),
+        (bench.Options(threads=0), "threads: expected 1 or more"),
     ],
 )
 def test_options_are_checked(options: bench.Options, message: str) -> None:
@@ -236,10 +264,12 @@ def test_codecs_that_do_not_fit() -> None:
         baselines.make("xor-zstd-1", None, data, ElementType.RAW)
     with pytest.raises(InvalidInput, match="wirezip-ref: expected 8 older bytes; found 7"):
         baselines.make("wirezip-ref", 4096, data, ElementType.RAW, data[:7])
+    with pytest.raises(InvalidInput, match="copy: expected one thread; found 2"):
+        baselines.make("copy", None, data, ElementType.RAW, threads=2)
 
 
 def ask(monkeypatch: pytest.MonkeyPatch, coder: object, *requests: object) -> list[dict]:
-    monkeypatch.setattr(baselines, "make", lambda *_: coder)
+    monkeypatch.setattr(baselines, "make", lambda *_, **__: coder)
     lines = "\n".join(json.dumps(request) for request in requests)
     answers = io.StringIO()
     baselines.serve(baselines.Server("copy", None), io.StringIO(lines), answers)
@@ -270,7 +300,7 @@ def test_lossless_is_checked_by_decoding(tmp_path: Path, monkeypatch: pytest.Mon
     request = {"file": str(file), "element": "RAW"}
     assert ask(monkeypatch, Lossy(), request) == [{"compressed_bytes": 1, "lossless": False}]
     file.write_bytes(b"abd")
-    checked, timed = ask(monkeypatch, Lossy(), request, {"loops": 3})
+    checked, timed = ask(monkeypatch, Lossy(), request, {"loops": 3, "clock": "wall"})
     assert checked == {"compressed_bytes": 1, "lossless": True}
     assert set(timed) == {"encode_seconds", "decode_seconds"}
 
@@ -279,7 +309,13 @@ def test_what_a_codec_raises_is_answered(tmp_path: Path, monkeypatch: pytest.Mon
     file = tmp_path / "data"
     file.write_bytes(b"abc")
     request = {"file": str(file), "element": "RAW"}
-    answers = ask(monkeypatch, Failing(), request, {"loops": 1}, {"file": "none", "element": "RAW"})
+    answers = ask(
+        monkeypatch,
+        Failing(),
+        request,
+        {"loops": 1, "clock": "wall"},
+        {"file": "none", "element": "RAW"},
+    )
     assert answers[0] == {"error": "RuntimeError: no"}
     assert "expected a file first" in answers[1]["error"]
     assert "FileNotFoundError" in answers[2]["error"]

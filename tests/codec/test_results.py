@@ -89,6 +89,70 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
+def row_of(measurement: str, codec: str, size: int, **changed: Any) -> results.Measurement:
+    return results.Measurement(measurement, ENVIRONMENT, [bench_row(codec, size, **changed)])
+
+
+def goal(measurements: list[results.Measurement], what: str) -> list[str]:
+    lines = [x for x in results.goals_table(measurements).splitlines() if x.startswith(f"| {what}")]
+    assert len(lines) == 1
+    return [cell.strip() for cell in lines[0].strip("|").split("|")][1:]
+
+
+def test_a_goal_is_met_missed_or_not_measured() -> None:
+    model = {"file": "cache/MiniLM/model.safetensors"}
+    met = row_of("checkpoints-bf16", "wirezip", 1_336_000, **model)
+    assert goal([met], "MiniLM, BF16") == ["<= 0.668", "0.6680", "yes", ""]
+    missed = row_of("checkpoints-fp32", "wirezip", 1_660_000, **model)
+    *cells, reason = goal([met, missed], "MiniLM, FP32")
+    assert cells == ["<= 0.823", "0.8300", "**no**"]
+    assert "mantissa" in reason
+    unmeasured = ["not measured", "not measured", ""]
+    assert goal([met], "MiniLM, FP32") == ["<= 0.823", *unmeasured]
+    for changed in ({"lossless": False}, {"block_bytes": 1024}, {"original_bytes": 2_000}):
+        wrong = row_of("checkpoints-bf16", "wirezip", 1_336, **model, **changed)
+        assert goal([wrong], "MiniLM, BF16")[1:] == unmeasured
+
+
+def test_a_goal_of_several_figures() -> None:
+    what, tensor = "head gradients", {"tensor": "gradient/head/*"}
+    first = row_of("corpus-1-warm-up", "wirezip", 1_320_000, **tensor)
+    middle = row_of("corpus-2-middle", "wirezip", 1_330_000, **tensor)
+    late = row_of("corpus-3-late", "wirezip", 1_340_000, **tensor)
+    shown = "0.0100 / 0.0150 / not measured"
+    assert goal([first, middle], what)[1:] == [shown, "not measured", ""]
+    assert goal([first, middle, late], what)[1:3] == ["0.0100 / 0.0150 / 0.0200", "**no**"]
+
+
+def test_goals_of_speed() -> None:
+    model = {"file": "MiniLM"}
+    rows = [
+        bench_row("wirezip", 1_320_000, **model, encode_gb_per_s=1.5),
+        bench_row("zipnn", 1_320_000, **model, encode_gb_per_s=1.0),
+    ]
+    measured = [results.Measurement("checkpoints-bf16", ENVIRONMENT, rows)]
+    assert goal(measured, "encode speed, times that of zipnn") == [">= 1.5", "1.50", "yes", ""]
+    assert goal(measured, "encode speed, times that of grouped")[1] == "not measured"
+
+
+def test_threads_stand_beside_one(docs: Path) -> None:
+    rows = [
+        bench_row("wirezip", 1_320_000),
+        bench_row("wirezip", 1_320_000, threads=2, encode_gb_per_s=3.8, decode_gb_per_s=5.1),
+    ]
+    environment = ENVIRONMENT | {"clock": "wall", "python": "3.12.1"}
+    content = {"environment": environment, "rows": rows}
+    (docs / "results/threads.json").write_text(json.dumps(content))
+    results.write_pages(docs)
+    page = (docs / "results.md").read_text()
+    assert "By wall time." in page
+    assert "| `model`, bf16 | 4096 | 1 | 2.00 | 1.00 | 3.00 | 1.00 |" in page
+    assert "| `model`, bf16 | 4096 | 2 | 3.80 | 1.90 | 5.10 | 1.70 |" in page
+    assert goal(results.read_measurements(docs / "results"), "two threads")[1] == "1.90 / 1.70"
+    assert "Python 3.11.7 and Python 3.12.1" in page
+    assert page.count("A processor") == 1
+
+
 def test_the_page(docs: Path) -> None:
     assert results.main([str(docs)]) == 0
     page = (docs / "results.md").read_text()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The examples in section 12 of `docs/format.md` are what the codec does."""
+"""The examples in section 13 of `docs/format.md` are what the codec does."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from codec.format import Mode
 from codec.header import parse_header
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "format.md"
-EXAMPLES = re.split(r"^### ", DOCUMENT.read_text().split("\n## 12. Examples")[1], flags=re.M)[1:]
+EXAMPLES = re.split(r"^### ", DOCUMENT.read_text().split("\n## 13. Examples")[1], flags=re.M)[1:]
 
 
 def fenced(example: str, kind: str) -> bytes | None:
