@@ -296,6 +296,7 @@ class _Entry:
 
     @classmethod
     def parse(cls, name: str, fields: object, path: Path) -> "_Entry":
+        _check_name(name, path)
         if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
             raise CheckpointError(
                 f"{path}: expected dtype, shape and data_offsets of {name!r}; found {fields!r:.80}"
@@ -320,6 +321,14 @@ class _Entry:
         return cls(name, dtype, tuple(shape), begin, end)
 
 
+def _check_name(name: str, path: Path) -> None:
+    """Refuse a name with half of a surrogate pair, which JSON and pickles can hold and no UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise CheckpointError(f"{path}: expected names of Unicode text; found {name!a}") from None
+
+
 def _are_sizes(value: object) -> bool:
     return isinstance(value, list | tuple) and all(type(n) is int and n >= 0 for n in value)
 
@@ -333,7 +342,10 @@ def _parse_json(text: bytes, path: Path) -> dict[str, Any]:
 
     try:
         parsed = json.loads(text, object_pairs_hook=unique)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
+        # Also of bytes that are no text, and of a number with more digits than Python takes.
         raise CheckpointError(f"{path}: expected JSON; found {error}") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{path}: expected a JSON object; found {type(parsed).__name__}")
@@ -509,13 +521,14 @@ class _Unpickler(pickle.Unpickler):
         raise CheckpointError(f"expected the storage of a tensor; found {pid!r:.80}")
 
 
-def _check_nesting(program: bytes) -> None:
-    """Refuse a pickle of tuples in tuples without end: hashing one overflows the C stack.
+def _check_program(program: bytes) -> None:
+    """Refuse a pickle that would take the unpickler down.
 
-    The program is run on depths in place of objects.
+    Tuples in tuples without end overflow the C stack when one is hashed: the program is run on
+    depths in place of objects. And a memo is an array, so that one large index takes any memory.
     """
     stack: list[int] = []
-    memo: dict[object, int] = {}
+    memo: dict[int, int] = {}
     for code, argument, _ in pickletools.genops(program):
         before = code.stack_before
         if pickletools.markobject in before:
@@ -531,6 +544,12 @@ def _check_nesting(program: bytes) -> None:
         elif code.name == "MEMOIZE":
             memo[len(memo)] = depth
         elif code.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            # Picklers number what they remember from 0 on, and each takes a byte and more.
+            if argument > len(program):
+                raise CheckpointError(
+                    f"expected tensors; found a pickle of {len(program)} bytes that remembers "
+                    f"an object as number {argument}"
+                )
             memo[argument] = stack[-1]
         del stack[at:]
         stack += [_MARK if o is pickletools.markobject else depth for o in code.stack_after]
@@ -558,12 +577,13 @@ class _TorchFile:
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor in the objects of the pickle, wherever it is."""
         for name, view in _views(self._unpickle()):
+            _check_name(name, self._path)
             yield self._tensor(name, view)
 
     def _unpickle(self) -> object:
         program = self._read(self._folder + "data.pkl").tobytes()
         try:
-            _check_nesting(program)
+            _check_program(program)
             return _Unpickler(BytesIO(program)).load()
         except CheckpointError as error:
             raise CheckpointError(f"{self._path}: {error}") from None

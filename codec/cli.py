@@ -696,7 +696,9 @@ def _left_out(source: Path, parts: Parts) -> list[str]:
     if not source.is_dir():
         return []
     kept = {file.name for file in (*parts.files, *([parts.index] if parts.index else []))}
-    return sorted(path.name for path in source.iterdir() if path.name not in kept)
+    others = sorted(path.name for path in source.iterdir() if path.name not in kept)
+    # The bytes of a name may be no text.
+    return [name.encode(errors="backslashreplace").decode() for name in others]
 
 
 def _check_no_others(out: Path, parts: Parts) -> None:

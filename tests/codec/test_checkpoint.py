@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import struct
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -163,6 +164,7 @@ def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8))
         (safetensors(b"{broken"), "expected JSON"),
         (safetensors(b"[1]"), "found neither"),
         (safetensors(b"{" + b'"a":{' * 100_000), "expected JSON"),
+        (safetensors(b'{"a": ' + b"1" * 5000 + b"}"), "expected JSON"),
         (safetensors(b'{"a": 1, "a": 2}'), "every name once"),
         (safetensors({"a": 3}), "dtype, shape and data_offsets"),
         (safetensors({"a": entry(dtype="F31")}, bytes(8)), "known dtype"),
@@ -364,6 +366,30 @@ def test_tuples_in_tuples_without_end_are_refused(tmp_path: Path, wrap: bytes) -
     program = b"\x80\2})" + wrap * 1_000_000 + b"K\1s."
     path = write_torch(tmp_path / "m.pt", program)
     with pytest.raises(CheckpointError, match="tuples in tuples"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "remember",
+    [b"r" + struct.pack("<I", 1 << 24), b"p16777216\n", b"r" + struct.pack("<I", 100)],
+)
+def test_a_large_memo_is_refused(tmp_path: Path, remember: bytes) -> None:
+    path = write_torch(tmp_path / "m", b"\x80\2}" + remember + b".")
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match="remembers an object as number"):
+        read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    path.write_bytes(safetensors({"\ud800": entry()}, bytes(8)))
+    with pytest.raises(CheckpointError, match=r"names of Unicode text; found '\\ud800'"):
+        read(path)
+    torch.save({"a": {"\ud800": torch.ones(2)}}, path)
+    with pytest.raises(CheckpointError, match=r"names of Unicode text; found 'a.\\ud800'"):
         read(path)
 
 
