@@ -118,7 +118,7 @@ def compress_pieces(
 ) -> Iterator[memoryview]:
     """`compress`, piece by piece: its header, then its frames.
 
-    With more than one thread a piece is that of a range of `codec.parallel`, and few are held.
+    A piece is that of a range of `codec.parallel`, of which few are held.
     """
     payload, element = tensor_bytes(data, dtype)
     header = Blocks(element, _checked(block_bytes), payload.size)
