@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 
 from codec.checkpoint import CheckpointError, Tensor, cast_bf16, read_checkpoint
 from codec.elements import ElementType
+from codec.resident import ResidentCheckpoint
 
 TENSORS = {
     "weight": torch.randn(3, 5, generator=torch.Generator().manual_seed(1)),
@@ -245,6 +246,20 @@ def test_contiguous_tensors_are_not_copied(tmp_path: Path) -> None:
     while isinstance(data.base, np.ndarray) and not isinstance(data, np.memmap):
         data = data.base
     assert isinstance(data, np.memmap)
+
+
+def test_tensors_out_of_order_are_copied_only_as_they_are_read(tmp_path: Path) -> None:
+    base = torch.arange(1 << 16, dtype=torch.float32).reshape(256, 256)
+    path = tmp_path / "m.pt"
+    torch.save({f"{n}": base.T[:, n:] for n in range(64)}, path)
+    tracemalloc.start()
+    with ResidentCheckpoint(path) as resident:
+        part = resident.read("3", 4097, 1003)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert part.tobytes() == raw(base.T[:, 3:])[4097 : 4097 + 1003]
+    assert not part.flags.writeable
+    assert peak < 1 << 20, "64 tensors of 200,000 bytes and more"
 
 
 class RunsCode:
