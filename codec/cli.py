@@ -263,12 +263,12 @@ class Decompress:
         }
 
     def _one_tensor(self, name: str, out: Path, threads: int) -> dict[str, Any]:
-        paths = _folder_files(self.file)[0] if self.file.is_dir() else [self.file]
-        for path in paths:
+        in_folder = self.file.is_dir()
+        for path in _folder_files(self.file)[0] if in_folder else [self.file]:
             if not _is_container(path):
                 raise InvalidInput(f"{path}: expected a container to take a tensor from")
             with codec.open_container(path, reference=self.reference, threads=threads) as container:
-                if name not in container.tensors and path != paths[-1]:
+                if in_folder and name not in container.tensors:
                     continue
                 tensor = container.read(name)
                 compressed = container.compressed_bytes(name)
@@ -281,7 +281,7 @@ class Decompress:
                 "original_bytes": tensor.data.size,
                 "compressed_bytes": compressed,
             }
-        raise AssertionError("there is at least one container")
+        raise InvalidInput(f"{self.file}: expected a tensor of its containers; found {name!r}")
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,9 @@ def test_shards(shards: Path, by: str, capsys: pytest.CaptureFixture[str]) -> No
     one = shards.with_name("one")
     assert run("decompress", packed, "--tensor", "c", "-o", one) == 0
     assert one.read_bytes() == VALUES[:5].tobytes()
+    capsys.readouterr()
     assert run("decompress", packed, "--tensor", "d", "-o", one, "--force") == 2
+    assert f"{packed}: expected a tensor of its containers; found 'd'" in capsys.readouterr().err
     capsys.readouterr()
     assert run("inspect", packed, "--json", "-") == 0
     captured = json.loads(capsys.readouterr().out)
