@@ -88,7 +88,7 @@ class Compress:
     block_bytes: int = BLOCK_BYTES_MAX
     """Bytes a block, 1 to 4096; smaller ones cost ratio."""
     force: bool = False
-    """Replace an output that exists."""
+    """Replace an output that exists; of a folder, the files of the same names."""
     json: JsonPath = None
     """Where to write the sizes as JSON; `-` is standard output."""
 
@@ -205,7 +205,7 @@ class Decompress:
     threads: int | None = None
     """Threads to use; by default one a processor."""
     force: bool = False
-    """Replace an output that exists."""
+    """Replace an output that exists; of a folder, the files of the same names."""
     json: JsonPath = None
     """Where to write the sizes as JSON; `-` is standard output."""
 
