@@ -244,7 +244,7 @@ def _buffers(path: Path, options: Options) -> Iterator[_Buffer]:
     if not types:
         raise InvalidInput(f"{path}: expected tensors; found none that holds a byte")
     older = _older_tensors(options)
-    by_size = sorted(types.values(), key=lambda group: -sum(t.data.size for t in group))
+    by_size = sorted(types.values(), key=lambda group: -sum(t.nbytes for t in group))
     for tensors in by_size:
         yield from _buffer_of(tensors, "*", options, older)
         if options.groups:
@@ -267,7 +267,7 @@ def select(path: Path, options: Options) -> Iterator[Tensor]:
 
 def _selected(path: Path, options: Options) -> Iterator[Tensor]:
     for tensor in read_checkpoint(path):
-        if tensor.data.size and any(fnmatch.fnmatchcase(tensor.name, p) for p in options.tensors):
+        if tensor.nbytes and any(fnmatch.fnmatchcase(tensor.name, p) for p in options.tensors):
             yield tensor
 
 
@@ -295,8 +295,9 @@ def _buffer_of(
         tensor_bound = 0.0
         for stored in tensors:
             tensor = _cast(stored, options)
-            tensor_bound += tensor_bound_bytes(tensor.data, tensor.element)
-            file.write(tensor.data.data)
+            data = tensor.data
+            tensor_bound += tensor_bound_bytes(data, tensor.element)
+            file.write(data.data)
         file.flush()
         resident = None
         if older is not None:

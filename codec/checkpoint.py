@@ -80,9 +80,10 @@ class Tensor:
         element: what the codec takes it for.
         dtype: safetensors tag, such as `BF16`.
         shape: as stored.
-        data: uint8 `(n,)`, its bytes in C order, little-endian, read-only.
+        elements: its elements in the file, read-only; uint8 `(n,)` if they lie in order, else of
+            `shape`, with strides.
         span: the range of the file that holds it, from its first byte to behind its last.
-        in_place: whether that range is `data` and nothing else.
+        in_place: whether that range is the bytes in C order and nothing else.
     """
 
     file: Path
@@ -90,9 +91,29 @@ class Tensor:
     element: ElementType
     dtype: str
     shape: tuple[int, ...]
-    data: U8
+    elements: NDArray[Any]
     span: tuple[int, int] = (0, 0)
     in_place: bool = False
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return self.elements.nbytes
+
+    @property
+    def data(self) -> U8:
+        """uint8 `(n,)`, its bytes in C order, little-endian, read-only; a new copy each time if the
+        elements do not lie in order."""
+        return self.read(0, self.nbytes)
+
+    def read(self, begin: int, size: int) -> U8:
+        """`size` bytes of `data` from byte `begin` on, of which alone a copy is made, if any."""
+        if self.elements.flags.c_contiguous:
+            return self.elements.reshape(-1).view(np.uint8)[begin : begin + size]
+        width = self.elements.itemsize
+        first, last = begin // width, -(-(begin + size) // width)
+        part = np.ascontiguousarray(self.elements.flat[first:last]).view(np.uint8)
+        return _read_only(part[begin - first * width :][:size])
 
 
 def read_checkpoint(path: Path) -> Iterator[Tensor]:
@@ -173,7 +194,7 @@ def cast_bf16(tensor: Tensor) -> Tensor:
         is_nan = (part & 0x7FFFFFFF) > 0x7F800000
         rounded[start : start + _CAST_VALUES] = np.where(is_nan, high | 0x40, nearest)
     data = _read_only(rounded.view(np.uint8))
-    return replace(tensor, element=ElementType.BF16, dtype="BF16", data=data, in_place=False)
+    return replace(tensor, element=ElementType.BF16, dtype="BF16", elements=data, in_place=False)
 
 
 def cast_fp16(tensor: Tensor) -> Tensor:
@@ -212,7 +233,7 @@ def _rounded(tensor: Tensor, dtype: np.dtype[Any], tag: str, *, scaled: bool) ->
             part = values[start : start + _CAST_VALUES].astype(np.float32)
             rounded[start : start + _CAST_VALUES] = (part * scale).astype(dtype)
     data = _read_only(rounded.view(np.uint8))
-    return replace(tensor, element=_TAGS[tag][1], dtype=tag, data=data)
+    return replace(tensor, element=_TAGS[tag][1], dtype=tag, elements=data)
 
 
 def _files_of(folder: Path) -> list[Path]:
@@ -296,6 +317,7 @@ class _Entry:
 
     @classmethod
     def parse(cls, name: str, fields: object, path: Path) -> "_Entry":
+        _check_name(name, path)
         if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
             raise CheckpointError(
                 f"{path}: expected dtype, shape and data_offsets of {name!r}; found {fields!r:.80}"
@@ -320,6 +342,14 @@ class _Entry:
         return cls(name, dtype, tuple(shape), begin, end)
 
 
+def _check_name(name: str, path: Path) -> None:
+    """Refuse a name with half of a surrogate pair, which JSON and pickles can hold and no UTF-8."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise CheckpointError(f"{path}: expected names of Unicode text; found {name!a}") from None
+
+
 def _are_sizes(value: object) -> bool:
     return isinstance(value, list | tuple) and all(type(n) is int and n >= 0 for n in value)
 
@@ -333,7 +363,10 @@ def _parse_json(text: bytes, path: Path) -> dict[str, Any]:
 
     try:
         parsed = json.loads(text, object_pairs_hook=unique)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+    except CheckpointError:
+        raise
+    except (ValueError, RecursionError) as error:
+        # Also of bytes that are no text, and of a number with more digits than Python takes.
         raise CheckpointError(f"{path}: expected JSON; found {error}") from error
     if not isinstance(parsed, dict):
         raise CheckpointError(f"{path}: expected a JSON object; found {type(parsed).__name__}")
@@ -509,10 +542,11 @@ class _Unpickler(pickle.Unpickler):
         raise CheckpointError(f"expected the storage of a tensor; found {pid!r:.80}")
 
 
-def _check_nesting(program: bytes) -> None:
-    """Refuse a pickle of tuples in tuples without end: hashing one overflows the C stack.
+def _check_program(program: bytes) -> None:
+    """Refuse a pickle that would take the unpickler down.
 
-    The program is run on depths in place of objects.
+    Tuples in tuples without end overflow the C stack when one is hashed: the program is run on
+    depths in place of objects. And a memo is an array, so that one large index takes any memory.
     """
     stack: list[int] = []
     memo: dict[object, int] = {}
@@ -531,6 +565,12 @@ def _check_nesting(program: bytes) -> None:
         elif code.name == "MEMOIZE":
             memo[len(memo)] = depth
         elif code.name in ("PUT", "BINPUT", "LONG_BINPUT"):
+            # Picklers number what they remember from 0 on, and each takes a byte and more.
+            if not isinstance(argument, int) or argument > len(program):
+                raise CheckpointError(
+                    f"expected tensors; found a pickle of {len(program)} bytes that remembers "
+                    f"an object as number {argument}"
+                )
             memo[argument] = stack[-1]
         del stack[at:]
         stack += [_MARK if o is pickletools.markobject else depth for o in code.stack_after]
@@ -558,12 +598,13 @@ class _TorchFile:
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor in the objects of the pickle, wherever it is."""
         for name, view in _views(self._unpickle()):
+            _check_name(name, self._path)
             yield self._tensor(name, view)
 
     def _unpickle(self) -> object:
         program = self._read(self._folder + "data.pkl").tobytes()
         try:
-            _check_nesting(program)
+            _check_program(program)
             return _Unpickler(BytesIO(program)).load()
         except CheckpointError as error:
             raise CheckpointError(f"{self._path}: {error}") from None
@@ -594,13 +635,12 @@ class _TorchFile:
                 f"{where}: expected at most the {count} elements of its storage; "
                 f"found {view.shape} at {view.offset}"
             )
-        data = _strided(stored[: count * width], view, width)
+        elements = _strided(stored[: count * width], view, width)
         begin = place.start + view.offset * width
         span = (begin, max(place.start + end * width, begin))
-        is_view = data.size == 0 or np.may_share_memory(data, self._file)
-        in_place = is_view and data.size == span[1] - begin
+        in_place = elements.flags.c_contiguous and elements.nbytes == span[1] - begin
         element = _TAGS[view.tag][1]
-        return Tensor(self._path, name, element, view.tag, view.shape, data, span, in_place)
+        return Tensor(self._path, name, element, view.tag, view.shape, elements, span, in_place)
 
     def _read(self, name: str) -> U8:
         """The bytes of an entry, in place."""
@@ -627,8 +667,8 @@ class _TorchFile:
         return slice(begin, begin + entry.file_size)
 
 
-def _strided(stored: U8, view: _View, width: int) -> U8:
-    """The bytes of a view in C order: in place if it is contiguous, else a copy."""
+def _strided(stored: U8, view: _View, width: int) -> NDArray[Any]:
+    """The elements of a view, in place: their bytes if it is contiguous."""
     size = math.prod(view.shape) * width
     begin = view.offset * width
     if size == 0:
@@ -640,7 +680,7 @@ def _strided(stored: U8, view: _View, width: int) -> U8:
     array = np.lib.stride_tricks.as_strided(elements, view.shape, strides, writeable=False)
     if array.flags.c_contiguous:
         return stored[begin : begin + size]
-    return _read_only(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+    return array
 
 
 def _views(root: object) -> Iterator[tuple[str, _View]]:

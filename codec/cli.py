@@ -8,6 +8,7 @@ NumPy it loads in `run`.
 
 import csv
 import io
+import itertools
 import json
 import os
 import shlex
@@ -31,7 +32,7 @@ from codec.engine import U8
 from codec.errors import InvalidInput
 from codec.files import writing, writing_folder
 from codec.format import BLOCK_BYTES_MAX
-from codec.output import JsonPath, console_beside, write_json, write_text
+from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json, write_text
 from codec.parallel import check_threads
 from codec.resident import ResidentCheckpoint
 from codec.stream import Inspection, compress_pieces, decompress_pieces
@@ -87,7 +88,7 @@ class Compress:
     block_bytes: int = BLOCK_BYTES_MAX
     """Bytes a block, 1 to 4096; smaller ones cost ratio."""
     force: bool = False
-    """Replace an output that exists."""
+    """Replace an output that exists; of a folder, the files of the same names."""
     json: JsonPath = None
     """Where to write the sizes as JSON; `-` is standard output."""
 
@@ -97,7 +98,12 @@ class Compress:
         parts = None if self.dtype else checkpoint_parts(self.file)
         name = self.file.absolute().with_name(parts.name) if parts else self.file
         out = self.out or Path(f"{name}{SUFFIX}")
-        _check_output(out, self.file, force=self.force)
+        read = [self.file, *(parts.files if parts else ())]
+        if self.reference:
+            read += _checkpoint_files(self.reference) if not self.dtype else [self.reference]
+        _check_paths(read, out, self.json, force=self.force)
+        if parts and (left_out := _left_out(self.file, parts)):
+            _say(console, f"{self.file}: no part of {out}: {', '.join(left_out)}")
         if self.dtype:
             sizes = self._stream(out, threads)
         elif parts:
@@ -162,6 +168,7 @@ class Compress:
 
     def _folder(self, parts: Parts, out: Path, threads: int) -> dict[str, Any]:
         """One container a file of the checkpoint, and the index as it is."""
+        _check_no_others(out, parts)
         totals: Counter[str] = Counter()
         size = sum(file.stat().st_size for file in parts.files)
         with ExitStack() as stack:
@@ -198,7 +205,7 @@ class Decompress:
     threads: int | None = None
     """Threads to use; by default one a processor."""
     force: bool = False
-    """Replace an output that exists."""
+    """Replace an output that exists; of a folder, the files of the same names."""
     json: JsonPath = None
     """Where to write the sizes as JSON; `-` is standard output."""
 
@@ -209,7 +216,8 @@ class Decompress:
             raise InvalidInput(f"{self.file}: expected a name that ends in {SUFFIX}, or --out")
         threads = _threads(self.threads)
         out = self.out or self.file.with_suffix("")
-        _check_output(out, self.file, force=self.force)
+        read = [self.file, *(_checkpoint_files(self.reference) if self.reference else ())]
+        _check_paths(read, out, self.json, force=self.force)
         if self.tensor is not None:
             result = self._one_tensor(self.tensor, out, threads)
         elif self.file.is_dir():
@@ -255,12 +263,12 @@ class Decompress:
         }
 
     def _one_tensor(self, name: str, out: Path, threads: int) -> dict[str, Any]:
-        paths = _folder_files(self.file)[0] if self.file.is_dir() else [self.file]
-        for path in paths:
+        in_folder = self.file.is_dir()
+        for path in _folder_files(self.file)[0] if in_folder else [self.file]:
             if not _is_container(path):
                 raise InvalidInput(f"{path}: expected a container to take a tensor from")
             with codec.open_container(path, reference=self.reference, threads=threads) as container:
-                if name not in container.tensors and path != paths[-1]:
+                if in_folder and name not in container.tensors:
                     continue
                 tensor = container.read(name)
                 compressed = container.compressed_bytes(name)
@@ -273,7 +281,7 @@ class Decompress:
                 "original_bytes": tensor.data.size,
                 "compressed_bytes": compressed,
             }
-        raise AssertionError("there is at least one container")
+        raise InvalidInput(f"{self.file}: expected a tensor of its containers; found {name!r}")
 
 
 @dataclass(frozen=True)
@@ -286,6 +294,7 @@ class Inspect:
     """Where to write it all as JSON; `-` is standard output."""
 
     def run(self) -> int:
+        _check_paths([self.file], self.json, force=True)
         console = console_beside(self.json)
         if self.file.is_dir():
             containers, _ = _folder_files(self.file)
@@ -346,6 +355,8 @@ class Bench:
 
         if not self.paths:
             raise InvalidInput("paths: expected at least one checkpoint; found none")
+        read = [*self.paths, *([self.reference] if self.reference else [])]
+        _check_paths(read, self.json, self.csv, force=True)
         console = console_beside(self.json)
         options = Options(
             codecs=self.codecs,
@@ -404,6 +415,7 @@ class Netzip:
         from codec.bench import Options, environment, select
         from codec.netzip import measure
 
+        _check_paths([self.file, self.previous], self.json, force=True)
         options = Options(cast=self.cast, tensors=self.tensors, repeats=0)
         console = console_beside(self.json)
         with console.status("starting") as status:
@@ -644,13 +656,70 @@ def _read(path: Path) -> U8:
     return np.asarray(np.memmap(path, np.uint8, mode="r"))
 
 
-def _check_output(out: Path, source: Path, *, force: bool) -> None:
-    if out.exists() and source.exists() and out.samefile(source):
-        raise InvalidInput(f"{out}: expected an output other than the input")
-    if (out.is_file() or out.is_dir()) and not force:
-        raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
-    if out.is_dir() and source.exists() and source.resolve().is_relative_to(out.resolve()):
-        raise InvalidInput(f"{out}: expected an output that does not hold the input")
+def _check_paths(read: Sequence[Path], *written: Path | None, force: bool) -> None:
+    """Refuse to write over what is read or over another output, or, unless `force`, over anything.
+
+    Args:
+        read: files and folders, of which some may not exist.
+        written: the main output first, then others, which are replaced always; None and `-` are no
+            files.
+        force: whether the main output may be replaced.
+    """
+    outputs = [path for path in written if path is not None and path != STANDARD_OUTPUT]
+    for out in outputs:
+        for source in read:
+            if _overlap(out, source):
+                raise InvalidInput(f"{out}: expected an output other than the input {source}")
+    for first, other in itertools.combinations(outputs, 2):
+        if _overlap(first, other) or _overlap(other, first):
+            raise InvalidInput(f"{other}: expected an output other than {first}")
+    for out in outputs[:1]:
+        if (out.is_file() or out.is_dir()) and not force:
+            raise InvalidInput(f"{out}: expected no such file yet; found one (--force replaces it)")
+
+
+def _overlap(out: Path, other: Path) -> bool:
+    """Whether `out` is `other`, a folder that holds it, or a file that is in it."""
+    if any(path.exists() and not (path.is_file() or path.is_dir()) for path in (out, other)):
+        # Devices and pipes keep nothing.
+        return False
+    if out.exists() and other.exists() and out.samefile(other):
+        return True
+    mine, its = out.resolve(), other.resolve()
+    if its.is_relative_to(mine):
+        return True
+    if not (other.is_dir() and out.is_file()):
+        return False
+    return any(file.is_file() and file.samefile(out) for file in other.iterdir())
+
+
+def _checkpoint_files(path: Path) -> list[Path]:
+    """A checkpoint, and the files that it is spread over, if any."""
+    parts = checkpoint_parts(path)
+    return [path, *(parts.files if parts else ())]
+
+
+def _left_out(source: Path, parts: Parts) -> list[str]:
+    """The names of what is in the folder `source` and not a part of its checkpoint."""
+    if not source.is_dir():
+        return []
+    kept = {file.name for file in (*parts.files, *([parts.index] if parts.index else []))}
+    others = sorted(path.name for path in source.iterdir() if path.name not in kept)
+    # The bytes of a name may be no text.
+    return [name.encode(errors="backslashreplace").decode() for name in others]
+
+
+def _check_no_others(out: Path, parts: Parts) -> None:
+    """Refuse a folder with containers of another checkpoint, which would come back with this."""
+    if not out.is_dir():
+        return
+    kept = {f"{file.name}{SUFFIX}" for file in parts.files}
+    kept |= {parts.index.name} if parts.index else set()
+    for path in sorted(out.iterdir()):
+        if path.name.endswith((SUFFIX, ".index.json")) and path.name not in kept:
+            raise InvalidInput(
+                f"{out}: expected no container or index of another checkpoint; found {path.name}"
+            )
 
 
 def _write_rows(

@@ -6,8 +6,9 @@ a few chunks are in memory at a time.
 """
 
 import bisect
+import itertools
 import zlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -131,6 +132,9 @@ class Container:
             self.tensors: Mapping[str, TensorEntry] = MappingProxyType(
                 {entry.name: entry for entry in entries}
             )
+            # Tensors may overlap, so to look at all chunks of each could take any time.
+            self._stored_before = _running(chunk.compressed_bytes for chunk in self._chunks)
+            self._in_need_before = _running(s.tensor is not None for s in self._segments)
             self.needs_reference = tuple(e.name for e in entries if self._needs_reference(e))
             if reference is not None:
                 self._resident = ResidentCheckpoint(reference)
@@ -179,7 +183,7 @@ class Container:
         """Size of the chunks that hold the tensor `name`, which there must be."""
         entry = self.tensors[name]
         places = self._places(entry.begin, entry.original_bytes)
-        return sum(self._chunks[place].compressed_bytes for place in places)
+        return self._stored_before[places.stop] - self._stored_before[places.start]
 
     def read_range(self, begin: int, size: int) -> U8:
         """`size` bytes of the original file from byte `begin` on, uint8 `(size,)`.
@@ -236,19 +240,25 @@ class Container:
             modes[place] = np.bincount(frames.modes, minlength=len(Mode))
             sections += frames.sections
             coders += frames.coders
-        payload = sum(chunk.compressed_bytes for chunk in self._chunks)
+        payload = self._stored_before[-1]
+        modes_before = np.zeros((len(self._chunks) + 1, len(Mode)), np.int64)
+        np.cumsum(modes, axis=0, out=modes_before[1:])
         by_section = {"table": self._file.size - payload, "zlib": zlib_bytes}
         return ContainerInspection(
             block_bytes=self.table.block_bytes,
             original_bytes=self.table.original_bytes,
             compressed_bytes=self._file.size,
-            frames_by_mode=_by_mode(modes.sum(axis=0)),
+            frames_by_mode=_by_mode(modes_before[-1]),
             frames_by_coder={coder.name: int(coders[coder]) for coder in Coder},
             bytes_by_section=by_section | section_names(sections),
-            tensors=tuple(self._inspect_tensor(entry, modes) for entry in self.table.tensors),
+            tensors=tuple(
+                self._inspect_tensor(entry, modes_before) for entry in self.table.tensors
+            ),
         )
 
-    def _inspect_tensor(self, entry: TensorEntry, modes: NDArray[np.int64]) -> TensorInspection:
+    def _inspect_tensor(
+        self, entry: TensorEntry, modes_before: NDArray[np.int64]
+    ) -> TensorInspection:
         places = self._places(entry.begin, entry.original_bytes)
         return TensorInspection(
             name=entry.name,
@@ -257,7 +267,7 @@ class Container:
             original_bytes=entry.original_bytes,
             compressed_bytes=self.compressed_bytes(entry.name),
             needs_reference=self._needs_reference(entry),
-            frames_by_mode=_by_mode(modes[places.start : places.stop].sum(axis=0)),
+            frames_by_mode=_by_mode(modes_before[places.stop] - modes_before[places.start]),
         )
 
     def _all(self) -> range:
@@ -276,7 +286,7 @@ class Container:
 
     def _needs_reference(self, entry: TensorEntry) -> bool:
         places = self._places(entry.begin, entry.original_bytes)
-        return any(self._segments[place].tensor is not None for place in places)
+        return self._in_need_before[places.stop] > self._in_need_before[places.start]
 
     def _decoded(self, places: range) -> Generator[tuple[Chunk, U8], None, None]:
         # What has to be compiled is so here, once.
@@ -427,6 +437,11 @@ def _inflate(stored: U8, chunk: Chunk) -> U8:
     if (found := t.checksum(out)) != chunk.check:
         raise CorruptFrame(f"expected CRC {chunk.check:08x}; found {found:08x}")
     return out
+
+
+def _running(numbers: Iterable[int]) -> list[int]:
+    """The sum of all numbers before each, and of all."""
+    return list(itertools.accumulate(numbers, initial=0))
 
 
 def _by_mode(counts: NDArray[np.int64]) -> dict[str, int]:

@@ -2,7 +2,9 @@
 """Files that are read piece by piece, and files and folders that appear only once complete."""
 
 import os
+import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,7 +55,15 @@ class SourceFile:
 
 @contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the name `path` once it is complete; on an error nothing remains."""
+    """A file that takes the name `path` once it is complete; on an error nothing remains.
+
+    A file that has the name already lends it its mode, and is as it was until then.
+
+    Raises:
+        InvalidInput: it is a folder.
+    """
+    if path.is_dir():
+        raise InvalidInput(f"{path}: expected a file to write, or nothing yet; found a folder")
     if path.exists() and not path.is_file():
         # A device or pipe, which a new file must not take the place of.
         with path.open("wb") as target:
@@ -61,9 +71,14 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
         return
     path = path.resolve()
     temporary = _temporary(path)
+    # A name that exists is another writer's and not to be removed, so this comes before `try`.
+    target = temporary.open("xb")
     try:
-        with temporary.open("xb") as target:
+        with target:
             yield target
+            _sync(target)
+        if path.exists():
+            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -71,26 +86,44 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[Path]:
-    """A folder to fill that takes the name `path` in the end; on an error nothing remains.
+    """A folder to fill with files that takes the name `path` in the end; on an error nothing
+    remains.
 
-    A folder that has the name already makes room for it.
+    If there is a folder of that name, the files move into it in the end: they replace those of the
+    same name, and all others stay.
+
+    Raises:
+        InvalidInput: `path` is a file, or a folder of which one is in the place of a file.
     """
     if path.exists() and not path.is_dir():
         raise InvalidInput(f"{path}: expected a folder, or nothing yet; found a file")
     path = path.resolve()
-    temporary, old = _temporary(path), path.with_name(f".{path.name}.{os.getpid()}.old")
+    temporary = _temporary(path)
     temporary.mkdir()
     try:
         yield temporary
-        if path.exists():
-            path.replace(old)
-        temporary.replace(path)
+        files = sorted(temporary.iterdir())
+        for file in files:
+            with file.open("rb") as written:
+                _sync(written)
+        if not path.exists():
+            temporary.replace(path)
+            return
+        for file in files:
+            if (path / file.name).is_dir():
+                raise InvalidInput(f"{path / file.name}: expected a file; found a folder")
+        for file in files:
+            file.replace(path / file.name)
     finally:
-        if old.exists() and not path.exists():
-            old.replace(path)
-        for folder in (temporary, old):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _sync(file: IO[bytes]) -> None:
+    """Have the content on the disk before the name is, so that no crash leaves a name alone."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A name beside `path` that no other writer has, short whatever the length of its own."""
+    return path.with_name(f".wirezip-{secrets.token_hex(8)}.part")

@@ -75,10 +75,7 @@ def encode_ranges(
     resident: U8 | None = None,
     threads: int = 1,
 ) -> Iterator[Packets]:
-    """`Engine.encode` of `data` as the packets of its ranges, in order.
-
-    One range, if it is one thread.
-    """
+    """`Engine.encode` of `data` as the packets of its ranges, in order, of which few are held."""
 
     def encode(begin: int) -> Packets:
         part = slice(begin, begin + step)
@@ -91,7 +88,7 @@ def encode_ranges(
             resident=None if resident is None else resident[part],
         )
 
-    step = max(data.size, 1) if threads == 1 else range_bytes(data.size, block_bytes, threads)
+    step = range_bytes(data.size, block_bytes, threads)
     if data.size <= step or (resident is not None and resident.size != data.size):
         yield engine.encode(data, element, block_bytes, phase=phase, bare=bare, resident=resident)
         return

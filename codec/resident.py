@@ -59,7 +59,7 @@ class ResidentCheckpoint:
         tensor = self._tensors[name]
         if tensor.in_place:
             return self._files[tensor.file].read(tensor.span[0] + begin, size)
-        return tensor.data[begin : begin + size]
+        return tensor.read(begin, size)
 
     def close(self) -> None:
         """Close all files."""

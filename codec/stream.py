@@ -118,7 +118,7 @@ def compress_pieces(
 ) -> Iterator[memoryview]:
     """`compress`, piece by piece: its header, then its frames.
 
-    With more than one thread a piece is that of a range of `codec.parallel`, and few are held.
+    A piece is that of a range of `codec.parallel`, of which few are held.
     """
     payload, element = tensor_bytes(data, dtype)
     header = Blocks(element, _checked(block_bytes), payload.size)
@@ -156,13 +156,14 @@ def compress_into(
         threads: as in `compress`.
 
     Raises:
-        InvalidInput: as in `compress`, or `out` does not fit.
+        InvalidInput: as in `compress`, or `out` does not fit, or overlaps what is read.
     """
     threads = check_threads(threads)
     payload, element = tensor_bytes(data, dtype)
     header = Blocks(element, _checked(block_bytes), payload.size)
     _check_out(out, bound(payload.size, block_bytes), may_be_larger=True)
     resident = None if reference is None else resident_bytes(reference, data, element)
+    _check_apart(out, payload, resident)
     written = encode_into_parts(
         payload,
         element,
@@ -202,7 +203,8 @@ def decompress(
         FrameError: not a valid stream; see its subclasses. Nothing is allocated before the frames
             add up to the size that the stream claims. `ReferenceMismatch` if the reference is
             missing or another one.
-        InvalidInput: the stream is no buffer, the reference no tensor, or `out` does not fit.
+        InvalidInput: the stream is no buffer, the reference no tensor, or `out` does not fit, or
+            overlaps what is read.
     """
     threads = check_threads(threads)
     buffer = buffer_bytes(stream, "stream")
@@ -211,6 +213,7 @@ def decompress(
     if out is None:
         out = np.empty(header.original_bytes, np.uint8)
     _check_out(out, header.original_bytes)
+    _check_apart(out, buffer, resident)
     decode_ranges(
         get_engine(engine),
         Packets(buffer[f.STREAM_HEADER_BYTES :], found.lengths, found.modes),
@@ -340,6 +343,12 @@ def _check_out(out: U8, size: int, *, may_be_larger: bool = False) -> None:
             f"out: expected contiguous writable uint8 ({size},); found {out.dtype} {out.shape}"
             f"{'' if usable or out.dtype != np.uint8 else ', read-only or not contiguous'}"
         )
+
+
+def _check_apart(out: U8, *read: U8 | None) -> None:
+    """Refuse to write to memory that is still to be read."""
+    if any(data is not None and np.may_share_memory(out, data) for data in read):
+        raise InvalidInput("out: expected memory apart from what is read; found it to overlap")
 
 
 def _parse(buffer: U8) -> Blocks:

@@ -5,6 +5,7 @@ import json
 import os
 import pickle
 import struct
+import tracemalloc
 import zipfile
 from collections import OrderedDict
 from pathlib import Path
@@ -17,6 +18,7 @@ from safetensors.torch import save_file
 
 from codec.checkpoint import CheckpointError, Tensor, cast_bf16, read_checkpoint
 from codec.elements import ElementType
+from codec.resident import ResidentCheckpoint
 
 TENSORS = {
     "weight": torch.randn(3, 5, generator=torch.Generator().manual_seed(1)),
@@ -163,6 +165,7 @@ def entry(dtype: object = "F32", shape: object = (2,), offsets: object = (0, 8))
         (safetensors(b"{broken"), "expected JSON"),
         (safetensors(b"[1]"), "found neither"),
         (safetensors(b"{" + b'"a":{' * 100_000), "expected JSON"),
+        (safetensors(b'{"a": ' + b"1" * 5000 + b"}"), "expected JSON"),
         (safetensors(b'{"a": 1, "a": 2}'), "every name once"),
         (safetensors({"a": 3}), "dtype, shape and data_offsets"),
         (safetensors({"a": entry(dtype="F31")}, bytes(8)), "known dtype"),
@@ -243,6 +246,20 @@ def test_contiguous_tensors_are_not_copied(tmp_path: Path) -> None:
     while isinstance(data.base, np.ndarray) and not isinstance(data, np.memmap):
         data = data.base
     assert isinstance(data, np.memmap)
+
+
+def test_tensors_out_of_order_are_copied_only_as_they_are_read(tmp_path: Path) -> None:
+    base = torch.arange(1 << 16, dtype=torch.float32).reshape(256, 256)
+    path = tmp_path / "m.pt"
+    torch.save({f"{n}": base.T[:, n:] for n in range(64)}, path)
+    tracemalloc.start()
+    with ResidentCheckpoint(path) as resident:
+        part = resident.read("3", 4097, 1003)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert part.tobytes() == raw(base.T[:, 3:])[4097 : 4097 + 1003]
+    assert not part.flags.writeable
+    assert peak < 1 << 20, "64 tensors of 200,000 bytes and more"
 
 
 class RunsCode:
@@ -364,6 +381,30 @@ def test_tuples_in_tuples_without_end_are_refused(tmp_path: Path, wrap: bytes) -
     program = b"\x80\2})" + wrap * 1_000_000 + b"K\1s."
     path = write_torch(tmp_path / "m.pt", program)
     with pytest.raises(CheckpointError, match="tuples in tuples"):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    "remember",
+    [b"r" + struct.pack("<I", 1 << 24), b"p16777216\n", b"r" + struct.pack("<I", 100)],
+)
+def test_a_large_memo_is_refused(tmp_path: Path, remember: bytes) -> None:
+    path = write_torch(tmp_path / "m", b"\x80\2}" + remember + b".")
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match="remembers an object as number"):
+        read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+def test_names_that_are_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "m"
+    path.write_bytes(safetensors({"\ud800": entry()}, bytes(8)))
+    with pytest.raises(CheckpointError, match=r"names of Unicode text; found '\\ud800'"):
+        read(path)
+    torch.save({"a": {"\ud800": torch.ones(2)}}, path)
+    with pytest.raises(CheckpointError, match=r"names of Unicode text; found 'a.\\ud800'"):
         read(path)
 
 

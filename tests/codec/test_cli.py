@@ -213,7 +213,9 @@ def test_shards(shards: Path, by: str, capsys: pytest.CaptureFixture[str]) -> No
     one = shards.with_name("one")
     assert run("decompress", packed, "--tensor", "c", "-o", one) == 0
     assert one.read_bytes() == VALUES[:5].tobytes()
+    capsys.readouterr()
     assert run("decompress", packed, "--tensor", "d", "-o", one, "--force") == 2
+    assert f"{packed}: expected a tensor of its containers; found 'd'" in capsys.readouterr().err
     capsys.readouterr()
     assert run("inspect", packed, "--json", "-") == 0
     captured = json.loads(capsys.readouterr().out)
@@ -241,8 +243,39 @@ def test_a_folder_is_replaced_only_if_asked(shards: Path) -> None:
     assert run("compress", shards, "-o", shards.parent, "--force") == 2
     assert names(out) == ["precious"]
     assert run("compress", shards, "-o", out, "--force") == 0
-    assert "precious" not in names(out)
+    assert {"precious", "m-1.safetensors.wz"} <= set(names(out))
     assert names(shards.parent) == ["out", "shards"]
+
+
+def test_a_folder_keeps_what_was_left_out(shards: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    packed, weights = shards.with_name("shards.wz"), shards / "m-1.safetensors"
+    original = weights.read_bytes()
+    before = names(shards)
+    assert run("compress", shards) == 0
+    assert f"{shards}: no part of {packed}: config.json\n" in capsys.readouterr().out
+    weights.write_bytes(b"damaged")
+    assert run("decompress", packed, "--force") == 0
+    assert weights.read_bytes() == original
+    assert names(shards) == before
+    assert (shards / "config.json").read_text() == "{}"
+
+
+def test_a_folder_in_the_place_of_a_file(shards: Path) -> None:
+    packed, out = shards.with_name("packed"), shards.with_name("out")
+    assert run("compress", shards, "-o", packed) == 0
+    (out / "m-2.safetensors").mkdir(parents=True)
+    assert run("decompress", packed, "-o", out, "--force") == 2
+    assert names(out) == ["m-2.safetensors"]
+    assert names(shards.parent) == ["out", "packed", "shards"]
+
+
+@pytest.mark.parametrize("name", ["m-3.safetensors.wz", "other.index.json"])
+def test_parts_of_another_checkpoint_are_not_mixed_in(shards: Path, name: str) -> None:
+    packed = shards.with_name("packed")
+    packed.mkdir()
+    (packed / name).touch()
+    assert run("compress", shards, "-o", packed, "--force") == 2
+    assert names(packed) == [name]
 
 
 def test_nothing_remains_of_shards_when_one_is_damaged(shards: Path, tmp_path: Path) -> None:
@@ -305,6 +338,62 @@ def test_the_input_is_never_the_output(source: Path, alias: str) -> None:
     with pytest.raises(InvalidInput, match="other than the input"):
         cli.Decompress(source, out=out, force=True).run()
     assert source.read_bytes() == before
+
+
+def test_nothing_that_is_read_is_written_over(
+    model: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old, packed, shard = (
+        model.with_name("old"),
+        model.with_name("packed"),
+        shards / "m-2.safetensors",
+    )
+    save_file({"a": VALUES + 1}, old)
+    assert run("compress", model, "--reference", old, "-o", packed) == 0
+    index = shards / "m.safetensors.index.json"
+    contents = {path: path.read_bytes() for path in (model, old, packed, shard)}
+    for command in (
+        ["compress", model, "--reference", old, "-o", old],
+        ["compress", model, "--dtype", "raw", "--reference", old, "-o", old],
+        ["compress", model, "--reference", old, "-o", "new", "--json", old],
+        ["compress", model, "-o", "new", "--json", model],
+        ["compress", model, "--reference", shards, "-o", shard],
+        ["compress", model, "--reference", index, "-o", shard],
+        ["compress", index, "-o", "new", "--json", shard],
+        ["compress", shards, "--reference", old, "-o", model.parent],
+        ["decompress", packed, "--reference", old, "-o", old],
+        ["decompress", packed, "--reference", old, "-o", "new", "--json", old],
+    ):
+        assert run(*command, "--force") == 2, command
+    for command in (
+        ["inspect", packed, "--json", packed],
+        ["bench", model, "--repeats", 0, "--json", model],
+        ["bench", model, "--repeats", 0, "--reference", old, "--csv", old],
+        ["netzip", model, "--previous", old, "--json", old],
+    ):
+        assert run(*command) == 2, command
+    assert capsys.readouterr().err.count("other than the input") == 14
+    assert contents == {path: path.read_bytes() for path in contents}
+
+
+def test_outputs_are_not_each_other(
+    model: Path, shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = model.with_name("out")
+    assert run("compress", model, "-o", out, "--json", model.parent / "." / "out") == 2
+    assert run("compress", shards, "-o", out, "--json", out / "m-1.safetensors.wz") == 2
+    assert run("bench", model, "--repeats", 0, "--json", out, "--csv", out) == 2
+    assert capsys.readouterr().err.count("expected an output other than") == 3
+    assert not out.exists()
+
+
+def test_a_file_does_not_replace_a_folder(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    assert run("compress", model, "-o", out, "--force") == 2
+    assert "expected a file to write, or nothing yet; found a folder" in capsys.readouterr().err
 
 
 def test_nothing_remains_of_a_stream_that_is_damaged(tmp_path: Path) -> None:

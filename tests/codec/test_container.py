@@ -19,6 +19,7 @@ import codec
 from codec import table as t
 from codec.checkpoint import CheckpointError, read_checkpoint
 from codec.container_writer import CHUNK_BYTES
+from codec.elements import ElementType
 from codec.errors import (
     CorruptFrame,
     EngineUnavailable,
@@ -489,6 +490,32 @@ def test_lying_counts(small: tuple[bytes, bytes], tmp_path: Path, counts: object
     (tmp_path / "f").write_bytes(sealed(payload, forged))
     with pytest.raises(CorruptFrame, match=r"table: expected \d+ segments, \d+ chunks"):
         codec.open_container(tmp_path / "f")
+
+
+def test_tensors_that_all_span_all_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many, size = 2000, 4
+    chunks = [t.Chunk(size * n, size, 8 + n, 1, 0, 0) for n in range(many)]
+    raw_bytes, zlib_method = ElementType.RAW, t.Method.ZLIB
+    segments = tuple(t.Segment(size, raw_bytes, zlib_method, None, (c,)) for c in chunks)
+    total = many * size
+    tensors = tuple(t.TensorEntry(f"{n}", "U8", (total,), 0, total) for n in range(many))
+    table = t.pack(t.Table(total, size, 1, segments, tensors))
+    path = tmp_path / "f"
+    path.write_bytes(t.HEADER + bytes(many) + table)
+    looked_at = 0
+
+    def count(self: object, name: str) -> object:
+        nonlocal looked_at
+        looked_at += 1
+        return object.__getattribute__(self, name)
+
+    for kind in (t.Chunk, t.Segment):
+        monkeypatch.setattr(kind, "__getattribute__", count, raising=False)
+    with codec.open_container(path) as container:
+        found = container.inspect()
+        sizes = {container.compressed_bytes(name) for name in container.names}
+    assert sizes == {many} == {tensor.compressed_bytes for tensor in found.tensors}
+    assert looked_at < 50 * many
 
 
 def test_a_zlib_chunk_that_holds_more_than_it_says(tmp_path: Path) -> None:

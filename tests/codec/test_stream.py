@@ -379,3 +379,19 @@ def test_inspection_counts_everything() -> None:
     assert found.bytes_by_section["remainders"] == 2048
     assert found.ratio == 4 * 4096 / len(stream)
     assert json.loads(json.dumps(found.as_dict())) == found.as_dict()
+
+
+def test_output_over_input_is_refused() -> None:
+    memory = np.zeros(3 * codec.bound(1000), np.uint8)
+    data, out = memory[:1000], memory[999:]
+    with pytest.raises(InvalidInput, match="apart from what is read"):
+        codec.compress_into(data, out, "raw")
+    with pytest.raises(InvalidInput, match="apart from what is read"):
+        codec.compress_into(data.copy(), out, "raw", reference=memory[1000:2000])
+    size = codec.compress_into(data, memory[1000:], "raw")
+    stream = memory[1000 : 1000 + size]
+    with pytest.raises(InvalidInput, match="apart from what is read"):
+        codec.decompress(stream, out=memory[1:1001])
+    with pytest.raises(InvalidInput, match="apart from what is read"):
+        codec.decompress(stream, reference=data, out=data)
+    assert not codec.decompress(stream, out=data).any()
