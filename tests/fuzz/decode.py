@@ -30,7 +30,8 @@ def main() -> None:
         checker.check(data)
 
     assert reference.ENGINE.name == "reference"
-    options = ["-max_len=900", "-timeout=60", "-rss_limit_mb=4096", *sys.argv[2:]]
+    options = ["-max_len=900", "-timeout=60", "-rss_limit_mb=4096"]
+    options += [f"-artifact_prefix={folder}/", *sys.argv[2:]]
     atheris.Setup([sys.argv[0], *options, str(folder)], test_one)
     atheris.Fuzz()
 
