@@ -118,8 +118,13 @@ def test_forked_children_leave_the_group_alone() -> None:
 
 def test_uncaught_exception_is_passed_on() -> None:
     script = JOIN + (
+        # A rank that were still in the barrier would raise there, and not be ended from outside.
         "dist.barrier()\n"
-        "if dist.get_rank() == 1: raise ArithmeticError('a bug')\n"
+        "store = dist.distributed_c10d._get_default_store()\n"
+        "store.set(f'past/{dist.get_rank()}', 'the barrier')\n"
+        "if dist.get_rank() == 1:\n"
+        "    store.wait(['past/0', 'past/2'])\n"
+        "    raise ArithmeticError('a bug')\n"
         "import time; time.sleep(100)"
     )
     ends = start(script, 3)
