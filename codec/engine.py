@@ -8,7 +8,7 @@ baseline that savings are measured against.
 
 import importlib
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,9 +91,52 @@ class Engine(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class DirectionCounters:
+    """What a simulated engine did in one direction, in clocks and beats of its streams.
+
+    Attributes:
+        clocks: from the first beat offered to the last beat taken, added up over calls.
+        packets: blocks or frames.
+        input_bytes, output_bytes: of the packets.
+        input_beats, output_beats: words of the streams.
+        input_stalls, output_stalls: clocks in which a beat was offered and not taken.
+    """
+
+    clocks: int = 0
+    packets: int = 0
+    input_bytes: int = 0
+    output_bytes: int = 0
+    input_beats: int = 0
+    output_beats: int = 0
+    input_stalls: int = 0
+    output_stalls: int = 0
+
+
+@dataclass(frozen=True)
+class EngineCounters:
+    """What a simulated engine did since it was made."""
+
+    encode: DirectionCounters
+    decode: DirectionCounters
+
+
+@runtime_checkable
+class Counting(Protocol):
+    """An engine that also says how many clocks its hardware would take."""
+
+    def counters(self) -> EngineCounters:
+        """The totals of this process so far."""
+        ...
+
+
 EngineName = Literal["null", "reference", "numba", "rtl", "hls"]
 ENGINE_NAMES: tuple[EngineName, ...] = get_args(EngineName)
-_MODULES = {"reference": "codec.reference", "numba": "codec.numba_engine"}
+_MODULES = {
+    "reference": "codec.reference",
+    "numba": "codec.numba_engine",
+    "rtl": "hw.rtl_engine",
+}
 
 
 def get_engine(name: str) -> Engine:

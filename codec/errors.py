@@ -14,6 +14,10 @@ class EngineUnavailable(WirezipError, RuntimeError):
     """The named engine does not exist, or what it needs is not installed."""
 
 
+class EngineFault(WirezipError, RuntimeError):
+    """The engine itself is broken: it stopped, or broke a promise that its interface makes."""
+
+
 class FrameError(WirezipError, ValueError):
     """A frame or stream cannot be decoded: what was expected and found, and where."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds Verilator and keeps what it builds in the user's cache folder.
+"""Builds Verilated models and keeps them in the user's cache folder.
 
 An entry is named after the hash of everything that it is made of: the sources, the parameters and
 options, and Verilator's version. It is built in a folder beside and renamed when it is complete,
@@ -13,15 +13,51 @@ import importlib.util
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from codec.errors import EngineUnavailable
+from hw.sim.sources import sources
+
+TOP = "wz_engine"
+BRIDGE = Path(__file__).with_name("bridge.cpp")
+ABI = Path(__file__).with_name("wz_abi.h")
+
+# Flops without a reset start at random values: nothing may depend on them.
+_VERILATE = ("--x-initial", "unique", "--x-assign", "fast", "-O3", "--output-split", "20000")
+_CFLAGS = "-fPIC -std=c++17 -fno-gnu-unique -DVL_USER_STOP -DVL_USER_FATAL"
+_MAKE = ("OPT_FAST=-O3", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -shared")
 
 # Objects of Verilator's runtime, the same for every model that is built with the same options.
 _RUNTIME = "verilated*.o"
+
+
+def engine_library(parameters: Mapping[str, int]) -> Path:
+    """The library of `wz_abi.h` for these parameters of `wz_engine`, from the cache or built now.
+
+    Building takes a minute or two; a terminal shows that it goes on.
+
+    Raises:
+        EngineUnavailable: Verilator or a compiler is missing, or fails.
+    """
+    files = sources(TOP)
+    options = (*_VERILATE, *(f"-G{name}={value}" for name, value in sorted(parameters.items())))
+    cflags = f"{_CFLAGS} -I{ABI.parent} -DDATA_W={parameters['DATA_W']}"
+
+    def verilate(folder: Path) -> None:
+        command = ["perl", str(verilator()), "--cc", "--exe", "--top-module", TOP, "-Wno-fatal"]
+        command += ["-Mdir", str(folder), "-CFLAGS", cflags, "-o", "librtl.so"]
+        with _progress(f"building the Verilated engine ({parameters['DATA_W']} bits)"):
+            run([*command, *options, *map(str, files), str(BRIDGE)])
+            make(folder, TOP, options=(*_MAKE, f"-j{os.cpu_count() or 1}"))
+
+    key: tuple[str | Path, ...] = (*files, BRIDGE, ABI, *options, cflags, *_MAKE)
+    return cached(TOP, key=key, build=verilate) / "librtl.so"
 
 
 @functools.cache
@@ -135,3 +171,26 @@ def _locked(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[None]:
+    """Say on a terminal what is done, and for how long."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    start, done = time.monotonic(), threading.Event()
+
+    def show() -> None:
+        while not done.wait(0.2):
+            sys.stderr.write(f"\r{what}: {time.monotonic() - start:.0f} s ")
+            sys.stderr.flush()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+        sys.stderr.write("\r\x1b[K")

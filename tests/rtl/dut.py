@@ -38,10 +38,12 @@ from numpy.typing import NDArray
 
 from hw.sim import build as sim
 from hw.sim.sources import sources
+from tests.tools import require_module, require_tool
 
 # Only PyVerilator's GTKWave link needs tclwrapper, which fails without Tk and on Python 3.11.
 sys.modules.setdefault("tclwrapper", types.ModuleType("tclwrapper"))
 
+require_module("pyverilator")
 from pyverilator import pyverilator as library  # noqa: E402
 
 PUMP = Path(__file__).with_name("pump.cpp")
@@ -125,7 +127,7 @@ class Source(_Stream):
 
     Args:
         prefix: port `tdata` is `{prefix}_tdata`, or the port called so where there is no such.
-        stall: the probability that a beat waits, though it could be offered, for 1 to `burst` clocks.
+        stall: the probability that a beat which could be offered waits, for 1 to `burst` clocks.
         not_before: for each beat, the first clock in which it may be offered.
         valid, ready: names like those of fields; None where the module has none. A source without
             `valid` gives a beat a clock.
@@ -378,6 +380,8 @@ def build(
     waves: bool = False,
 ) -> Path:
     """The folder with the library of a module, from the cache or built now."""
+    for tool in ("g++", "perl", "verilator"):
+        require_tool(tool)
     files = sources(module, extra=extra)
     coverage = ("--coverage-line",) if os.environ.get("COVERAGE") else ()
     options = (
