@@ -9,7 +9,9 @@
 #   WORKERS=...       test processes (default: 2)
 #   PRESET=...        what `make train` trains (default: tiny)
 #   RUNS=...          the run folders that `make report` reads (default: runs)
-#   MINUTES=...       how long `make fuzz` searches (default: 10)
+#   TARGET=...        what `make fuzz` offers to its readers (default: frames streams containers
+#                     checkpoints, in turn)
+#   MINUTES=...       how long `make fuzz` searches in all (default: 10)
 #   CACHE=...         where `make bench` keeps what it fetches and trains (default: .cache)
 
 SHELL := bash
@@ -26,6 +28,7 @@ WORKERS ?= 2
 PRESET ?= tiny
 RUNS ?= runs
 CACHE ?= .cache
+TARGET ?= frames streams containers checkpoints
 MINUTES ?= 10
 
 Q := $(if $(filter 1,$(V)),,@)
@@ -156,9 +159,12 @@ all: lint ## Run every check in full, which takes much longer
 	$(Q)$(PYTEST) -m "" --hypothesis-profile=full
 
 .PHONY: fuzz
-fuzz: $(STAMPS)/test ## Offer mutated frames to the decoders for MINUTES (default: 10)
+fuzz: $(STAMPS)/test ## Offer mutated frames and files to their readers for MINUTES (default: 10)
 	$(Q)$(INSTALL) -e .[fuzz]
-	$(Q)$(BIN)/python -m tests.fuzz.decode $(CACHE)/fuzz -max_total_time=$$(( $(MINUTES) * 60 ))
+	$(Q)for target in $(TARGET); do \
+	  $(BIN)/python -m tests.fuzz.run $$target $(CACHE)/fuzz/$$target \
+	    -max_total_time=$$(( $(MINUTES) * 60 / $(words $(TARGET)) )); \
+	done
 
 .PHONY: lint
 lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources

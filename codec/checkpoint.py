@@ -134,9 +134,7 @@ def read_checkpoint(path: Path) -> Iterator[Tensor]:
     elif path.name.endswith(".index.json"):
         yield from _read_index(path)
     else:
-        file = _map_file(path)
-        is_zip = file[: len(_ZIP_MAGIC)].tobytes() == _ZIP_MAGIC
-        yield from _TorchFile(path, file).tensors() if is_zip else _read_safetensors(path, file)
+        yield from _read_file(path)
 
 
 @dataclass(frozen=True)
@@ -226,14 +224,17 @@ def _rounded(tensor: Tensor, dtype: np.dtype[Any], tag: str, *, scaled: bool) ->
     if scaled and values.size:
         magnitudes = np.abs(values.astype(np.float32))
         largest = magnitudes.max(initial=0, where=np.isfinite(magnitudes))
-        scale = np.float32(_FP8_MAX[_TAGS[tag][1]]) / largest if largest else scale
+        with np.errstate(over="ignore", divide="ignore"):
+            scale = np.float32(_FP8_MAX[_TAGS[tag][1]]) / largest
+        # Of numbers next to nothing it would be infinite, and make NaNs of zeros.
+        scale = min(scale, np.finfo(np.float32).max)
     rounded = np.empty(values.size, dtype)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         for start in range(0, values.size, _CAST_VALUES):
             part = values[start : start + _CAST_VALUES].astype(np.float32)
             rounded[start : start + _CAST_VALUES] = (part * scale).astype(dtype)
     data = _read_only(rounded.view(np.uint8))
-    return replace(tensor, element=_TAGS[tag][1], dtype=tag, elements=data)
+    return replace(tensor, element=_TAGS[tag][1], dtype=tag, elements=data, in_place=False)
 
 
 def _files_of(folder: Path) -> list[Path]:
@@ -249,10 +250,17 @@ def _files_of(folder: Path) -> list[Path]:
     return found
 
 
+def _read_file(path: Path) -> Iterator[Tensor]:
+    file = _map_file(path)
+    is_zip = file[: len(_ZIP_MAGIC)].tobytes() == _ZIP_MAGIC
+    yield from _TorchFile(path, file).tensors() if is_zip else _read_safetensors(path, file)
+
+
 def _read_index(path: Path) -> Iterator[Tensor]:
     for name, tensors in _read_places(path).items():
         wanted = set(tensors)
-        for tensor in read_checkpoint(path.parent / name):
+        # Never a folder: one that is a link to its own would be read without end.
+        for tensor in _read_file(path.parent / name):
             if tensor.name in wanted:
                 wanted.remove(tensor.name)
                 yield tensor
@@ -269,10 +277,18 @@ def _read_places(path: Path) -> dict[str, list[str]]:
     by_file: dict[str, list[str]] = {}
     for tensor, name in places.items():
         # An index names files beside it, never files elsewhere.
-        if Path(name).name != name or name.endswith(".index.json"):
-            raise CheckpointError(f"{path}: expected names of files beside it; found {name!r}")
+        if not _is_file_name(name) or name.endswith(".index.json"):
+            raise CheckpointError(f"{path}: expected names of files beside it; found {name!a}")
         by_file.setdefault(name, []).append(tensor)
     return by_file
+
+
+def _is_file_name(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return name not in ("", "..") and "\0" not in name and Path(name).name == name
 
 
 # Safetensors: length of the header, the header in JSON, the bytes of all tensors.

@@ -49,6 +49,10 @@ def test_fp8_without_a_scale(element: ElementType, dtype: type) -> None:
     infinite = np.array([np.inf, 2.0], np.float32)
     found = cast_fp8(tensor(infinite, ElementType.FP32, "F32"), element).data.view(dtype)
     assert float(found[1]) == float(ml_dtypes.finfo(dtype).max)
+    tiny = np.array([0, 1e-45, -1e-40], np.float32)
+    found = cast_fp8(tensor(tiny, ElementType.FP32, "F32"), element).data.view(dtype)
+    assert found[0] == 0
+    assert np.isfinite(found.astype(np.float32)).all()
     empty = np.zeros(0, np.float32)
     assert cast_fp8(tensor(empty, ElementType.FP32, "F32"), element).data.size == 0
 

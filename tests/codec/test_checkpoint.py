@@ -112,11 +112,22 @@ def test_an_index_must_agree_with_its_files(tmp_path: Path) -> None:
     assert "ids" not in read(index)
 
 
-@pytest.mark.parametrize("place", ["../model", "/etc/hostname", "sub/model", 3, None, ""])
+@pytest.mark.parametrize(
+    "place", ["../model", "/etc/hostname", "sub/model", 3, None, "", "..", "m\0", "\ud800"]
+)
 def test_an_index_names_only_files_beside_it(tmp_path: Path, place: object) -> None:
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": place}}))
-    with pytest.raises(CheckpointError, match=r"index\.json: expected"):
+    with pytest.raises(CheckpointError, match=r"index\.json: expected (names of|a weight_map)"):
+        read(index)
+
+
+def test_an_index_may_not_name_a_folder(tmp_path: Path) -> None:
+    # Through such a link a folder is in itself, which to read would never end.
+    index = tmp_path / "model.safetensors.index.json"
+    (tmp_path / "again").symlink_to(tmp_path)
+    index.write_text(json.dumps({"weight_map": {"a": "again"}}))
+    with pytest.raises(IsADirectoryError):
         read(index)
 
 

@@ -6,8 +6,8 @@ is two control bytes and a frame. The frame's CRC is made to fit what it decodes
 would find it; so the other rules of the format are what is tested.
 """
 
-from dataclasses import dataclass
-from unittest import mock
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,20 +17,13 @@ from codec.elements import ElementType
 from codec.engine import U8, Packets, get_engine
 from codec.errors import FrameError
 from codec.format import Mode
-from codec.header import parse_header
 from tests.conformance.guarded import PAGE, Guarded
-from tests.conformance.vectors import Good
+from tests.conformance.vectors import Good, load_good
+from tests.fuzz.common import Disagreement, first_frame
 
+MAX_BYTES = 4200
 CONTROL_BYTES = 2
 RESIDENT, BARE, AT_END = 1, 2, 4
-
-
-class Disagreement(AssertionError):
-    """The engines differ, or a frame decodes to what it was not made from."""
-
-
-class _Decoded(Exception):
-    """Carries the block out of the reference decoder before it looks at the CRC."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +47,14 @@ class Offer:
 
 
 def pack(vector: Good) -> bytes:
-    """An input that offers a golden vector's frame, for a corpus to start from."""
-    return bytes([0, AT_END]) + vector.frame
+    """An input that offers a golden vector's frame, with a copy if it needs one."""
+    control = [0, AT_END] if vector.resident is None else [1, AT_END | RESIDENT]
+    return bytes(control) + vector.frame
+
+
+def seeds() -> Iterator[bytes]:
+    """What a search begins with: the golden frames, up to those of whole blocks of 4 KiB."""
+    return (pack(vector) for vector in load_good())
 
 
 def unpack(data: bytes) -> Offer | None:
@@ -123,26 +122,10 @@ class Checker:
 
 def _with_crc(offer: Offer) -> Offer:
     """The offer with the CRC of the copy and of the block put right, if it decodes at all."""
-    frame = bytearray(offer.frame)
-    resident = offer.resident
-    is_reference = frame[0] >> f.MODE_LSB & 3 == Mode.REFERENCE
-    if resident is not None and is_reference and len(frame) >= f.LONG_HEADER_BYTES:
-        padded = resident + bytes(-len(resident) % f.BEAT_BYTES)
-        frame[8:12] = reference.crc32c(padded).to_bytes(4, "little")
-
-    def catch(block: bytes, header: bytes) -> int:
-        raise _Decoded(block, header)
-
-    try:
-        with mock.patch.object(reference, "checksum", catch):
-            reference.decode_frame(bytes(frame), resident)
-    except FrameError:
-        pass
-    except _Decoded as decoded:
-        block, header = decoded.args
-        frame[4:8] = reference.checksum(block, header).to_bytes(4, "little")
-        parse_header(bytes(frame))
-    return Offer(**(offer.__dict__ | {"frame": bytes(frame)}))
+    first = first_frame(offer.frame, offer.resident)
+    if first is None:
+        return offer
+    return replace(offer, frame=first.frame + offer.frame[len(first.frame) :])
 
 
 def _by_reference(offer: Offer) -> bytes | None:
