@@ -33,8 +33,8 @@ _VERILATE = ("--x-initial", "unique", "--x-assign", "fast", "-O3", "--output-spl
 _CFLAGS = "-fPIC -std=c++17 -fno-gnu-unique -DVL_USER_STOP -DVL_USER_FATAL"
 _MAKE = ("OPT_FAST=-O3", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -shared")
 
-# Objects of Verilator's runtime, the same for every model that is built with the same options.
-_RUNTIME = "verilated*.o"
+# Objects that are the same for every model that is built with the same options.
+_RUNTIME = ("verilated*.o", "pump.o")
 
 
 def engine_library(parameters: Mapping[str, int]) -> Path:
@@ -54,7 +54,7 @@ def engine_library(parameters: Mapping[str, int]) -> Path:
         command += ["-Mdir", str(folder), "-CFLAGS", cflags, "-o", "librtl.so"]
         with _progress(f"building the Verilated engine ({parameters['DATA_W']} bits)"):
             run([*command, *options, *map(str, files), str(BRIDGE)])
-            make(folder, TOP, options=(*_MAKE, f"-j{os.cpu_count() or 1}"))
+            make(folder, TOP, options=(*_MAKE, f"-j{os.cpu_count() or 1}"), key=(_CFLAGS,))
 
     key: tuple[str | Path, ...] = (*files, BRIDGE, ABI, *options, cflags, *_MAKE)
     return cached(TOP, key=key, build=verilate) / "librtl.so"
@@ -120,20 +120,24 @@ def cached(name: str, *, key: Iterable[str | Path], build: Callable[[Path], None
     return folder
 
 
-def make(folder: Path, top: str, *, options: tuple[str, ...]) -> None:
+def make(folder: Path, top: str, *, options: tuple[str, ...], key: Iterable[str | Path]) -> None:
     """Run the makefile that Verilator wrote for `top` into `folder`, then drop the objects.
 
-    Verilator's runtime is compiled once for all models that are built with the same options.
+    Args:
+        options: of make.
+        key: what else decides the objects that do not depend on the module. Those, such as
+            Verilator's runtime, are compiled once for all modules.
     """
-    command = ["make", "-C", str(folder), "-f", f"V{top}.mk", *options]
-    kept = cache_folder() / f"runtime-{_digest((*options, verilator_version()))}"
-    for path in kept.glob(_RUNTIME):
+    digest = _digest((*options, *key, verilator_version()))
+    kept = cache_folder() / f"runtime-{digest}"
+    for path in kept.glob("*.o"):
         shutil.copy(path, folder)
-    run(command)
+    run(["make", "-C", str(folder), "-f", f"V{top}.mk", *options])
     if not kept.is_dir():
         scratch = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
-        for path in folder.glob(_RUNTIME):
-            shutil.copy(path, scratch)
+        for pattern in _RUNTIME:
+            for path in folder.glob(pattern):
+                shutil.copy(path, scratch)
         try:
             scratch.rename(kept)
         except OSError:  # another process was faster

@@ -16,7 +16,8 @@
 
 Models are cached by their sources, parameters and Verilator's version. Flops without a reset start
 at random values, drawn from `seed`. A failing assertion of the module raises `AssertionError`.
-`WAVES=1` in the environment writes a VCD file for each `Dut` into `build/waves/`.
+In the environment, `SEED=n` changes all seeds, `WAVES=1` writes a VCD file for each `Dut` into
+`build/waves/`, and `COVERAGE=1` notes which lines ran (`tests/rtl/coverage.py`).
 
 PyVerilator 0.7.0 was written for Verilator 4, Verilog and a Python that had Tk; `_adapted` is all
 that it takes to use it with Verilator 5 and SystemVerilog.
@@ -47,7 +48,9 @@ require_module("pyverilator")
 from pyverilator import pyverilator as library  # noqa: E402
 
 PUMP = Path(__file__).with_name("pump.cpp")
-WAVES = Path(__file__).resolve().parents[2] / "build" / "waves"
+BUILD = Path(__file__).resolve().parents[2] / "build"
+WAVES = BUILD / "waves"
+COVERAGE = BUILD / "coverage"
 
 # Random values instead of X wherever a flop or variable is read before it is written.
 _RANDOM_X = ("--x-initial", "unique", "--x-assign", "unique")
@@ -61,6 +64,9 @@ _NO_VCD = (
 
 _DONE, _CLOCKS, _STUCK, _FAILED = range(4)
 _wave_number = itertools.count()
+
+# Instances whose coverage is still to be written; it is lost when the model is destroyed.
+_covered: dict[Path, list["Dut"]] = {}
 
 Integers = Sequence[int] | NDArray[Any]
 
@@ -214,7 +220,7 @@ class Dut:
     ) -> None:
         waves = bool(os.environ.get("WAVES"))
         folder = build(module, parameters=parameters, extra=tuple(extra), waves=waves)
-        arguments = ("dut", f"+verilator+seed+{seed}", "+verilator+rand+reset+2")
+        arguments = ("dut", f"+verilator+seed+{_seed(seed)}", "+verilator+rand+reset+2")
         self.sim = library.PyVerilator(
             str(folder / f"V{module}"), auto_eval=False, command_args=arguments
         )
@@ -230,6 +236,8 @@ class Dut:
             self.sim.start_vcd_trace(str(file), auto_tracing=False)
             self._trace = self.sim.vcd_trace
             self.clocks = 2
+        if _measures_coverage():
+            _covered.setdefault(folder, []).append(self)
         self._lib.pump_forget_failure()
         self.eval()
 
@@ -292,7 +300,7 @@ class Dut:
         self._lib.pump_forget_failure()
         before = self.clocks
         pump = self._lib.pump_new(
-            self.sim.model, self._ports["clk"].address, seed, self.clocks, self._trace
+            self.sim.model, self._ports["clk"].address, _seed(seed), self.clocks, self._trace
         )
         try:
             kept = [self._add(pump, stream) for stream in streams]
@@ -372,6 +380,14 @@ class Dut:
             yield _Port(name, self._lib.address(self.sim.model, index), width, is_input=False)
 
 
+def write_coverage() -> None:
+    """Write what the models of this process ran, a file for each, into `build/coverage/`."""
+    COVERAGE.mkdir(parents=True, exist_ok=True)
+    for folder, instances in _covered.items():
+        file = COVERAGE / f"{folder.name}-{os.getpid()}.dat"
+        instances[0]._lib.pump_coverage(str(file).encode())
+
+
 def build(
     module: str,
     *,
@@ -383,7 +399,7 @@ def build(
     for tool in ("g++", "perl", "verilator"):
         require_tool(tool)
     files = sources(module, extra=extra)
-    coverage = ("--coverage-line",) if os.environ.get("COVERAGE") else ()
+    coverage = ("--coverage-line",) if _measures_coverage() else ()
     options = (
         "--assert",
         *_RANDOM_X,
@@ -395,7 +411,7 @@ def build(
         print(f"building {module} {dict(parameters or {}) or ''}")
         with _adapted(files, options, waves=waves):
             library.PyVerilator.build(f"{module}.v", build_dir=str(folder), gen_only=True)
-        sim.make(folder, module, options=_OPTIMIZE)
+        sim.make(folder, module, options=_OPTIMIZE, key=(PUMP, _CFLAGS, *coverage, str(waves)))
 
     key = (*files, PUMP, Path(__file__), *options, str(waves))
     return sim.cached(module, key=key, build=verilate)
@@ -448,6 +464,15 @@ extern "C" void* address(V{top}* top, int port) {{
 """
 
 
+def _measures_coverage() -> bool:
+    return bool(os.environ.get("COVERAGE"))
+
+
+def _seed(seed: int) -> int:
+    """`seed`, moved by SEED in the environment; Verilator takes 1 to 2^31 - 1."""
+    return (seed + 7919 * int(os.environ.get("SEED") or 0)) % 0x7FFFFFFF or 1
+
+
 def _parameter(name: str, value: int | str) -> str:
     return f'-G{name}="{value}"' if isinstance(value, str) else f"-G{name}={value}"
 
@@ -465,6 +490,7 @@ def _declare(lib: ctypes.CDLL) -> None:
     functions: dict[str, tuple[Any, list[Any]]] = {
         "address": (pointer, [pointer, number]),
         "add_to_vcd_trace": (number, [pointer, number]),
+        "pump_coverage": (None, [text]),
         "pump_failure": (text, []),
         "pump_forget_failure": (None, []),
         "pump_new": (pointer, [pointer, pointer, ctypes.c_uint64, integer, pointer]),

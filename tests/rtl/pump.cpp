@@ -16,6 +16,9 @@
 #include <vector>
 
 #include "verilated.h"
+#if VM_COVERAGE
+#include "verilated_cov.h"
+#endif
 
 // What PyVerilator's wrapper defines.
 extern "C" {
@@ -222,6 +225,15 @@ void vl_fatal(const char* file, int line, const char* module, const char* messag
 }
 
 extern "C" {
+
+// Writes how often each line ran, in all instances that this library still has.
+void pump_coverage(const char* file) {
+#if VM_COVERAGE
+  Verilated::threadContextp()->coveragep()->write(file);
+#else
+  (void)file;
+#endif
+}
 
 const char* pump_failure() { return g_failure.c_str(); }
 void pump_forget_failure() { g_failure.clear(); }
