@@ -7,9 +7,12 @@ that all threads end together. Results come in order and few at a time, so memor
 the buffer.
 """
 
+import ctypes
+import functools
+import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 import numpy as np
@@ -50,18 +53,58 @@ def in_order(
         for item in items:
             yield function(item)
         return
+    pool = _pool(threads)
     pending: deque[Future[_Result]] = deque()
-    with ThreadPoolExecutor(threads, "wirezip") as pool:
-        try:
-            for item in items:
-                pending.append(pool.submit(function, item))
-                if len(pending) > threads + 1:
-                    yield pending.popleft().result()
-            while pending:
+    try:
+        for item in items:
+            pending.append(pool.submit(function, item))
+            if len(pending) > threads + 1:
                 yield pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+        while pending:
+            yield pending.popleft().result()
+    finally:
+        wait([future for future in pending if not future.cancel()])
+
+
+def _share_out(
+    items: Iterable[int], front: Callable[[int], None], back: Callable[[int], None], threads: int
+) -> None:
+    """Do `front` to items from the first on, in order, and, on other threads, `back` to items from
+    the last on, until they meet. Raises what either does, once no thread is at work any more."""
+
+    def work(function: Callable[[int], None], take: Callable[[], int]) -> None:
+        try:
+            while True:
+                try:
+                    item = take()
+                except IndexError:
+                    return
+                function(item)
+        except BaseException:
+            left.clear()
+            raise
+
+    left = deque(items)
+    helpers = min(threads, len(left)) - 1
+    futures = [_pool(threads).submit(work, back, left.pop) for _ in range(helpers)]
+    try:
+        work(front, left.popleft)
+    finally:
+        # One that has not begun, since others keep the threads, has nothing left to do.
+        futures = [future for future in futures if not future.cancel()]
+        wait(futures)
+    for future in futures:
+        future.result()
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    """Threads that are kept: on a busy machine a new one waits long for a processor of its own."""
+    return ThreadPoolExecutor(threads, "wirezip")
+
+
+# A process that is forked has none of the threads.
+os.register_at_fork(after_in_child=_pool.cache_clear)
 
 
 def encode_ranges(
@@ -107,20 +150,19 @@ def encode_into_parts(
 ) -> int:
     """Frames of `data`, from phase 0 on, in memory that the caller keeps; returns the bytes used.
 
-    Each thread has one part of the data and writes to where its frames would lie if none were
-    shorter than they can be; then the parts are moved together. The first is in its place, so of
-    two threads' output half is copied.
+    This thread codes ranges from the first on, each behind the one before. Others code them from
+    the last on, to where they would lie if no frame were shorter than its block, and these are
+    moved together in the end: of two threads' output, half.
 
     Args:
         out: uint8, at least `codec.numba_engine.encoded_bytes_max(data.size, block_bytes)`.
     """
     from codec.numba_engine import compile_kernels, encode_into, encoded_bytes_max
 
-    def encode(begin: int) -> tuple[int, int]:
+    def encode(begin: int, at: int) -> int:
         part = data[begin : begin + step]
         blocks = slice(begin // block_bytes, -(-(begin + part.size) // block_bytes))
-        at = encoded_bytes_max(begin, block_bytes)
-        size = encode_into(
+        return encode_into(
             part,
             element,
             block_bytes,
@@ -130,19 +172,27 @@ def encode_into_parts(
             phase=-begin % element.width_bytes,
             resident=None if resident is None else resident[begin : begin + step],
         )
-        return at, size
+
+    used, apart = 0, dict[int, int]()
+
+    def encode_behind(begin: int) -> None:
+        nonlocal used
+        used += encode(begin, used)
+
+    def encode_apart(begin: int) -> None:
+        at = encoded_bytes_max(begin, block_bytes)
+        apart[at] = encode(begin, at)
 
     if resident is not None and resident.size != data.size:
         raise InvalidInput(f"resident: expected {data.size} bytes; found {resident.size}")
-    share = max(-(-data.size // threads), RANGE_BYTES_MIN)
-    step = -(-share // block_bytes) * block_bytes
+    step = range_bytes(data.size, block_bytes, threads) if threads > 1 else max(data.size, 1)
     blocks = -(-data.size // block_bytes)
     lengths, modes = np.empty(blocks, np.int32), np.empty(blocks, np.uint8)
     compile_kernels()
-    used = 0
-    for at, size in in_order(encode, range(0, data.size, step), threads):
-        if at != used:
-            out[used : used + size] = out[at : at + size]
+    _share_out(range(0, data.size, step), encode_behind, encode_apart, threads)
+    for at, size in sorted(apart.items()):
+        # Not an assignment of slices, which goes through a copy where they overlap.
+        ctypes.memmove(out.ctypes.data + used, out.ctypes.data + at, size)
         used += size
     return used
 
@@ -192,8 +242,7 @@ def decode_ranges(
     starts = _starts(packets)
     _prepare(engine)
     try:
-        for _ in in_order(decode, range(0, out.size, step), threads):
-            pass
+        _share_out(range(0, out.size, step), decode, decode, threads)
     except FrameError:
         # A range does not know the number of its first block; the whole says which one it is.
         decode_all()

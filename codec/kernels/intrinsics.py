@@ -66,6 +66,23 @@ def store64(typing_context, array, offset, value):
     return signature, generate
 
 
+@intrinsic
+def prefetch(typing_context, array, offset):
+    """Ask for the cache line that holds byte `offset` of `array`, which need not be within it."""
+    signature = types.void(array, types.int64)
+
+    def generate(context, builder, sig, args):
+        pointer = _array_pointer(context, builder, sig.args[0], args[0], args[1])
+        kind = ir.FunctionType(ir.VoidType(), [pointer.type, _I32, _I32, _I32])
+        name = "llvm.prefetch.p0" if pointer.type.is_opaque else "llvm.prefetch.p0i8"
+        function = cgutils.get_or_insert_function(builder.module, kind, name)
+        # Not to write, to be kept in all caches, as data.
+        builder.call(function, [pointer, *(ir.Constant(_I32, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
 def _make_view(context, builder, array_type, pointer, count):
     view = context.make_array(array_type)(context, builder)
     size = ir.Constant(_I64, array_type.dtype.bitwidth // 8)

@@ -11,7 +11,7 @@ import numpy as np
 from codec import format as f
 from codec.elements import LAYOUTS
 from codec.kernels.compile import kernel
-from codec.kernels.intrinsics import load64, popcount
+from codec.kernels.intrinsics import load64, popcount, prefetch
 
 # Places in the bytes of one frame by section.
 HEADER, BLOCK, EXTRAS, REMAINDERS, LOW_BITS, UNARY, ESCAPES = range(7)
@@ -22,6 +22,7 @@ _WIDTH = np.array([LAYOUTS[tag].width_bytes for tag in sorted(LAYOUTS)])
 _REMAINDER_BITS = np.array([LAYOUTS[tag].remainder_bits for tag in sorted(LAYOUTS)])
 _SYMBOL_BITS = np.array([LAYOUTS[tag].exponent_bits for tag in sorted(LAYOUTS)])
 _CODER_LOW_BITS = np.array(f.CODER_LOW_BITS)
+_FRAMES_AHEAD = 4
 _RAW = int(f.Mode.RAW)
 _CODED, _REFERENCE = int(f.Mode.CODED), int(f.Mode.REFERENCE)
 
@@ -49,6 +50,10 @@ def walk(stream, start, element, block_bytes, total_bytes, lengths, modes, secti
         length = _total(sizes)
         if length < 0 or at + length > stream.size:
             return i, at
+        # Each header is in memory that nothing has touched, and frames are of about one length.
+        ahead = at + _FRAMES_AHEAD * length
+        for line in (-64, 0, 64):
+            prefetch(stream, ahead + line)
         low = load64(stream, at)
         mode = _field(low, f.MODE_LSB, f.MODE_BITS)
         block = min(block_bytes, total_bytes - done)

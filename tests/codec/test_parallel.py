@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads change nothing: neither the bytes, nor what is refused, nor what is said about it."""
 
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 
 import ml_dtypes
@@ -14,6 +17,7 @@ from codec.engine import Packets, get_engine
 from codec.errors import CorruptFrame, InvalidInput, ReferenceMismatch
 from codec.parallel import (
     RANGE_BYTES_MIN,
+    _share_out,
     decode_ranges,
     encode_ranges,
     in_order,
@@ -174,7 +178,10 @@ def test_results_come_in_order_and_few_wait() -> None:
 
 
 def test_an_error_comes_in_its_place_and_stops_the_rest() -> None:
+    begun = set()
+
     def half(item: int) -> int:
+        begun.add(item)
         if item == 5:
             raise ValueError("five")
         return item
@@ -183,7 +190,52 @@ def test_an_error_comes_in_its_place_and_stops_the_rest() -> None:
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="five"):
         next(results)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("wirezip")]
+    before = len(begun)
+    assert list(in_order(abs, range(20), 2)) == list(range(20))
+    assert len(begun) == before < 20
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+def test_ranges_are_shared_out_once_each(threads: int) -> None:
+    front: list[int] = []
+    back: list[int] = []
+    _share_out(range(100), front.append, back.append, threads)
+    assert front == list(range(len(front)))
+    assert sorted(front + back) == list(range(100))
+
+
+@pytest.mark.parametrize("where", ["front", "back"])
+def test_an_error_in_a_share_stops_all(where: str) -> None:
+    met = threading.Event()
+    done: list[int] = []
+
+    def fail(item: int) -> None:
+        met.wait(10)
+        raise ValueError("mine")
+
+    def work(item: int) -> None:
+        met.set()
+        time.sleep(0.001)
+        done.append(item)
+
+    front, back = (fail, work) if where == "front" else (work, fail)
+    with pytest.raises(ValueError, match="mine"):
+        _share_out(range(100_000), front, back, 2)
+    before = len(done)
+    time.sleep(0.01)
+    assert len(done) == before < 100_000
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    program = (
+        "import os, numpy as np, codec\n"
+        "data = np.zeros(3 << 20, np.uint8)\n"
+        "codec.compress(data, 'raw', threads=2)\n"
+        "if child := os.fork():\n"
+        "    os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "os._exit(len(codec.compress(data, 'raw', threads=2)) == 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
