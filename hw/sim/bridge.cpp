@@ -25,6 +25,13 @@ constexpr int kLongestStall = 8;
 // Nothing moves for so many clocks: it never will. A block is 256 beats at most.
 constexpr int kPatience = 4096;
 
+// hw/csr/wz_csr.rdl: the encoder's registers, and how far behind the decoder's are.
+constexpr uint32_t kControl = 0x010;
+constexpr uint32_t kStatus = 0x014;
+constexpr uint32_t kDecoder = 0x010;
+constexpr uint32_t kEnable = 1u << 0;
+constexpr uint32_t kBare = 1u << 1;
+
 struct Fault : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -130,12 +137,14 @@ struct wz_model {
     tick();
   }
 
-  void encode(Job& job) {
+  void encode(Job& job, bool bare) {
+    enable(0, bare);
     run(job, enc_, counters_[0], [this](uint32_t user) {
       top_->s_enc_axis_tuser = static_cast<uint8_t>(user);
     });
   }
-  void decode(Job& job) {
+  void decode(Job& job, bool bare) {
+    enable(1, bare);
     run(job, dec_, counters_[1], [this](uint32_t user) {
       top_->s_dec_axis_tuser = user;
     });
@@ -156,6 +165,7 @@ struct wz_model {
   }
 
   void zero_inputs();
+  void enable(int decoding, bool bare);
 
   void rise() {
     top_->clk = 1;
@@ -178,6 +188,7 @@ struct wz_model {
   Ports<Keep> enc_;
   Ports<Keep> dec_;
   wz_counters counters_[2] = {};
+  uint32_t control_[2] = {};  // as last written; after reset both directions are in bypass
   uint64_t clock_ = 0;
 };
 
@@ -289,6 +300,22 @@ void wz_model::run(Job& job, Ports<Keep>& ports, wz_counters& counters, SetUser 
   counters.packets += packets;
   *ports.in_valid = 0;
   *ports.out_ready = 0;
+}
+
+// Lets a direction code, and says which frames are allowed. The engine is empty between calls, so this
+// takes effect before the next packet.
+void wz_model::enable(int decoding, bool bare) {
+  const uint32_t control = kEnable | (bare ? kBare : 0);
+  if (control_[decoding] == control) return;
+  const uint32_t offset = decoding ? kDecoder : 0;
+  write(kControl + offset, control);
+  for (int left = kPatience; left; --left) {
+    if (read(kStatus + offset) & kEnable) {
+      control_[decoding] = control;
+      return;
+    }
+  }
+  throw Fault("still in bypass");
 }
 
 void wz_model::write(uint32_t address, uint32_t value) {
@@ -447,6 +474,17 @@ class Decoding : public Job {
 
 }  // namespace
 
+// Runs one call; what goes wrong in it is kept for wz_fault.
+template <typename Call>
+static int guarded(wz_model* model, Call call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    model->fault = error.what();
+    return WZ_FAULT;
+  }
+}
+
 extern "C" {
 
 wz_model* wz_create(uint64_t seed, double stall) {
@@ -465,14 +503,10 @@ int wz_encode(wz_model* model, const uint8_t* data, int64_t bytes, int element, 
               int phase, int bare, uint8_t* payload, int32_t* lengths, uint8_t* coded) {
   const Blocks blocks{bytes, element, block_bytes, phase};
   Encoding job(blocks, data, payload, lengths, coded);
-  try {
-    (void)bare;
-    model->encode(job);
-    return WZ_OK;
-  } catch (const std::exception& error) {
-    model->fault = error.what();
-    return WZ_FAULT;
-  }
+  return guarded(model, [&] {
+    model->encode(job, bare);
+    return int{WZ_OK};
+  });
 }
 
 int wz_decode(wz_model* model, const uint8_t* payload, const int32_t* lengths, const uint8_t* coded,
@@ -480,38 +514,29 @@ int wz_decode(wz_model* model, const uint8_t* payload, const int32_t* lengths, c
               int64_t* block) {
   const Blocks blocks{bytes, element, block_bytes, phase};
   Decoding job(blocks, payload, lengths, coded, out);
-  try {
-    (void)bare;
-    model->decode(job);
+  return guarded(model, [&] {
+    model->decode(job, bare);
     *block = job.block;
     return job.error;
-  } catch (const std::exception& error) {
-    model->fault = error.what();
-    return WZ_FAULT;
-  }
+  });
 }
 
 wz_counters wz_count(const wz_model* model, int decoding) { return model->counters(decoding); }
 
 const char* wz_fault(const wz_model* model) { return model->fault.c_str(); }
 
-uint32_t wz_read(wz_model* model, uint32_t address) {
-  try {
-    return model->read(address);
-  } catch (const std::exception& error) {
-    model->fault = error.what();
-    return 0;
-  }
+int wz_read(wz_model* model, uint32_t address, uint32_t* value) {
+  return guarded(model, [&] {
+    *value = model->read(address);
+    return int{WZ_OK};
+  });
 }
 
 int wz_write(wz_model* model, uint32_t address, uint32_t value) {
-  try {
+  return guarded(model, [&] {
     model->write(address, value);
-    return WZ_OK;
-  } catch (const std::exception& error) {
-    model->fault = error.what();
-    return WZ_FAULT;
-  }
+    return int{WZ_OK};
+  });
 }
 
 }  // extern "C"

@@ -37,15 +37,16 @@ _MAKE = ("OPT_FAST=-O3", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -share
 _RUNTIME = ("verilated*.o", "pump.o")
 
 
-def engine_library(parameters: Mapping[str, int]) -> Path:
+def engine_library(parameters: Mapping[str, int], *, extra: tuple[Path, ...] = ()) -> Path:
     """The library of `wz_abi.h` for these parameters of `wz_engine`, from the cache or built now.
 
-    Building takes a minute or two; a terminal shows that it goes on.
+    `extra` are SystemVerilog files in place of those of `hw/rtl` that are called so. Building takes
+    a minute or two; a terminal shows that it goes on.
 
     Raises:
         EngineUnavailable: Verilator or a compiler is missing, or fails.
     """
-    files = sources(TOP)
+    files = sources(TOP, extra=extra)
     options = (*_VERILATE, *(f"-G{name}={value}" for name, value in sorted(parameters.items())))
     cflags = f"{_CFLAGS} -I{ABI.parent} -DDATA_W={parameters['DATA_W']}"
 

@@ -55,6 +55,7 @@ class RtlEngine:
 
     Args:
         parameters: of `wz_engine`; `DATA_W` is 128, 256 or 512.
+        extra: SystemVerilog files in place of those of `hw/rtl` that are called so.
         seed: draws what flops without a reset start with, and stalls.
         stall: the probability that either side of a stream waits before a beat.
     """
@@ -65,10 +66,12 @@ class RtlEngine:
         self,
         parameters: Mapping[str, int] = DEFAULT_PARAMETERS,
         *,
+        extra: tuple[Path, ...] = (),
         seed: int = 1,
         stall: float = 0.0,
     ) -> None:
         self._parameters = parameters
+        self._extra = extra
         self._seed = seed
         self._stall = stall
         self._lock = threading.Lock()
@@ -153,14 +156,28 @@ class RtlEngine:
                 return EngineCounters(DirectionCounters(), DirectionCounters())
             return EngineCounters(self._model.count(0), self._model.count(1))
 
+    def read(self, address: int) -> int:
+        """The register at a byte address (`hw/csr/wz_csr.rdl`)."""
+        with self._lock:
+            return self._made().read(address)
+
+    def write(self, address: int, value: int) -> None:
+        """Write a register."""
+        with self._lock:
+            self._made().write(address, value)
+
     def _call(self, function: str, *arguments: Any) -> int:
+        try:
+            return self._made().call(function, *arguments)
+        except EngineFault:
+            self._model = None
+            raise
+
+    def _made(self) -> "_Model":
         if self._model is None:
-            self._model = _Model(engine_library(self._parameters), self._seed, self._stall)
-        status = self._model.call(function, *arguments)
-        if status == _FAULT:
-            fault, self._model = self._model.fault(), None
-            raise EngineFault(f"engine rtl: {fault}")
-        return status
+            library = engine_library(self._parameters, extra=self._extra)
+            self._model = _Model(library, self._seed, self._stall)
+        return self._model
 
 
 class _Model:
@@ -176,7 +193,15 @@ class _Model:
         self._library.wz_destroy(self._handle)
 
     def call(self, function: str, *arguments: Any) -> int:
-        return int(getattr(self._library, function)(self._handle, *arguments))
+        """What `wz_encode` or `wz_decode` returns.
+
+        Raises:
+            EngineFault: the model broke its contract; it is of no more use.
+        """
+        status = int(getattr(self._library, function)(self._handle, *arguments))
+        if status == _FAULT:
+            raise EngineFault(f"engine rtl: {self._library.wz_fault(self._handle).decode()}")
+        return status
 
     def count(self, decoding: int) -> DirectionCounters:
         counters = self._library.wz_count(self._handle, decoding)
@@ -184,8 +209,13 @@ class _Model:
             **{field.name: getattr(counters, field.name) for field in fields(DirectionCounters)}
         )
 
-    def fault(self) -> str:
-        return str(self._library.wz_fault(self._handle).decode())
+    def read(self, address: int) -> int:
+        value = ctypes.c_uint32()
+        self.call("wz_read", address, ctypes.byref(value))
+        return value.value
+
+    def write(self, address: int, value: int) -> None:
+        self.call("wz_write", address, value)
 
 
 class _Counters(ctypes.Structure):
@@ -211,7 +241,7 @@ def _load(path: Path) -> ctypes.CDLL:
         ),
         "wz_count": (_Counters, [pointer, integer]),
         "wz_fault": (ctypes.c_char_p, [pointer]),
-        "wz_read": (ctypes.c_uint32, [pointer, ctypes.c_uint32]),
+        "wz_read": (integer, [pointer, ctypes.c_uint32, pointer]),
         "wz_write": (integer, [pointer, ctypes.c_uint32, ctypes.c_uint32]),
     }
     for name, (result, arguments) in signatures.items():

@@ -61,8 +61,8 @@ wz_counters wz_count(const wz_model* model, int decoding);
 // What WZ_FAULT was, with the clock.
 const char* wz_fault(const wz_model* model);
 
-// A register of the engine, by its byte address (docs/hardware.md). Reading returns 0 on a fault.
-uint32_t wz_read(wz_model* model, uint32_t address);
+// A register of the engine, by its byte address (docs/csr.md).
+int wz_read(wz_model* model, uint32_t address, uint32_t* value);
 int wz_write(wz_model* model, uint32_t address, uint32_t value);
 
 #ifdef __cplusplus

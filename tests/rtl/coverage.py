@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much of each module the tests ran: `python -m tests.rtl.coverage`.
 
-Reads what `dut.py` wrote into `build/coverage/` in tests with COVERAGE=1, leaves sources with the counts of every line there
-(lines that never ran begin with `%000000`), and fails where a module is below the limit.
+Reads what `dut.py` wrote into `build/coverage/` in tests with COVERAGE=1, leaves sources with the
+counts of every line there (lines that never ran begin with `%000000`), and fails where a module is
+below the limit.
 """
 
 import re
