@@ -115,21 +115,25 @@ void vl_fatal(const char* file, int line, const char* module, const char* messag
 
 struct wz_model {
  public:
-  using Keep = std::remove_reference_t<decltype(Vwz_engine::s_enc_axis_tkeep)>;
+  using Keep = std::remove_reference_t<decltype(Vwz_engine::s_axis_enc_tkeep)>;
 
   wz_model(uint64_t seed, double stall)
       : random_(seed), probability_(stall), context_(new VerilatedContext) {
     context_->randSeed(static_cast<int>(seed % 0x7fffffff) + 1);
     context_->randReset(2);
     top_.reset(new Vwz_engine(context_.get(), "wz_engine"));
-    enc_ = {bytes_of(top_->s_enc_axis_tdata), &top_->s_enc_axis_tkeep,  &top_->s_enc_axis_tlast,
-            &top_->s_enc_axis_tvalid,         &top_->s_enc_axis_tready, bytes_of(top_->m_enc_axis_tdata),
-            &top_->m_enc_axis_tkeep,          &top_->m_enc_axis_tlast,  &top_->m_enc_axis_tuser,
-            &top_->m_enc_axis_tvalid,         &top_->m_enc_axis_tready};
-    dec_ = {bytes_of(top_->s_dec_axis_tdata), &top_->s_dec_axis_tkeep,  &top_->s_dec_axis_tlast,
-            &top_->s_dec_axis_tvalid,         &top_->s_dec_axis_tready, bytes_of(top_->m_dec_axis_tdata),
-            &top_->m_dec_axis_tkeep,          &top_->m_dec_axis_tlast,  &top_->m_dec_axis_tuser,
-            &top_->m_dec_axis_tvalid,         &top_->m_dec_axis_tready};
+    enc_ = {bytes_of(top_->s_axis_enc_tdata), &top_->s_axis_enc_tkeep,
+            &top_->s_axis_enc_tlast,          &top_->s_axis_enc_tvalid,
+            &top_->s_axis_enc_tready,         bytes_of(top_->m_axis_enc_tdata),
+            &top_->m_axis_enc_tkeep,          &top_->m_axis_enc_tlast,
+            &top_->m_axis_enc_tuser,          &top_->m_axis_enc_tvalid,
+            &top_->m_axis_enc_tready};
+    dec_ = {bytes_of(top_->s_axis_dec_tdata), &top_->s_axis_dec_tkeep,
+            &top_->s_axis_dec_tlast,          &top_->s_axis_dec_tvalid,
+            &top_->s_axis_dec_tready,         bytes_of(top_->m_axis_dec_tdata),
+            &top_->m_axis_dec_tkeep,          &top_->m_axis_dec_tlast,
+            &top_->m_axis_dec_tuser,          &top_->m_axis_dec_tvalid,
+            &top_->m_axis_dec_tready};
     zero_inputs();
     top_->rst = 1;
     for (int i = 0; i < kResetClocks; ++i) tick();
@@ -139,15 +143,12 @@ struct wz_model {
 
   void encode(Job& job, bool bare) {
     enable(0, bare);
-    run(job, enc_, counters_[0], [this](uint32_t user) {
-      top_->s_enc_axis_tuser = static_cast<uint8_t>(user);
-    });
+    run(job, enc_, counters_[0],
+        [this](uint32_t user) { top_->s_axis_enc_tuser = static_cast<uint8_t>(user); });
   }
   void decode(Job& job, bool bare) {
     enable(1, bare);
-    run(job, dec_, counters_[1], [this](uint32_t user) {
-      top_->s_dec_axis_tuser = user;
-    });
+    run(job, dec_, counters_[1], [this](uint32_t user) { top_->s_axis_dec_tuser = user; });
   }
 
   uint32_t read(uint32_t address);
@@ -200,8 +201,12 @@ void wz_model::zero_inputs() {
     *ports->in_valid = 0;
     *ports->out_ready = 0;
   }
-  top_->s_enc_axis_tuser = 0;
-  top_->s_dec_axis_tuser = 0;
+  top_->s_axis_enc_tuser = 0;
+  top_->s_axis_dec_tuser = 0;
+  memset(bytes_of(top_->s_axis_ref_tdata), 0, kBeatBytes);
+  top_->s_axis_ref_tkeep = 0;
+  top_->s_axis_ref_tlast = 0;
+  top_->s_axis_ref_tvalid = 0;
   top_->s_axil_awaddr = 0;
   top_->s_axil_awprot = 0;
   top_->s_axil_awvalid = 0;
@@ -271,7 +276,8 @@ void wz_model::run(Job& job, Ports<Keep>& ports, wz_counters& counters, SetUser 
         if (size == 0 || keep != ~uint64_t{0} >> (64 - size)) throw Fault("tkeep has gaps");
         if (!*ports.out_last && size != kBeatBytes) throw Fault("short beat inside a packet");
         if (length + size > room) {
-          throw Fault("packet " + std::to_string(received) + " is longer than " + std::to_string(room));
+          throw Fault("packet " + std::to_string(received) + " is longer than " +
+                      std::to_string(room));
         }
         memcpy(place + length, ports.out_data, size);
         length += size;
@@ -292,9 +298,9 @@ void wz_model::run(Job& job, Ports<Keep>& ports, wz_counters& counters, SetUser 
     ++counters.clocks;
     idle = moved ? 0 : idle + 1;
     if (idle > kPatience) {
-      throw Fault("nothing moved for " + std::to_string(kPatience) + " clocks: " + std::to_string(sent) +
-                  " packets are in, " + std::to_string(received) + " out, of " +
-                  std::to_string(packets));
+      throw Fault("nothing moved for " + std::to_string(kPatience) +
+                  " clocks: " + std::to_string(sent) + " packets are in, " +
+                  std::to_string(received) + " out, of " + std::to_string(packets));
     }
   }
   counters.packets += packets;
@@ -302,8 +308,8 @@ void wz_model::run(Job& job, Ports<Keep>& ports, wz_counters& counters, SetUser 
   *ports.out_ready = 0;
 }
 
-// Lets a direction code, and says which frames are allowed. The engine is empty between calls, so this
-// takes effect before the next packet.
+// Lets a direction code, and says which frames are allowed. The engine is empty between calls, so
+// this takes effect before the next packet.
 void wz_model::enable(int decoding, bool bare) {
   const uint32_t control = kEnable | (bare ? kBare : 0);
   if (control_[decoding] == control) return;

@@ -2,8 +2,8 @@
 //
 // The Verilated engine as a C library: whole buffers of many blocks go in and come out.
 //
-// One model is one engine, which one caller at a time may use. It is never reset between calls: a call
-// ends when the last packet has left the model, so the model is empty then.
+// One model is one engine, which one caller at a time may use. It is never reset between calls: a
+// call ends when the last packet has left the model, so the model is empty then.
 
 #ifndef WZ_ABI_H_
 #define WZ_ABI_H_
@@ -45,8 +45,9 @@ void wz_destroy(wz_model* model);
 // The width of the streams in bits.
 int wz_data_bits(void);
 
-// Codes `bytes` bytes, cut into blocks of `block_bytes`. `payload` has room for 8 bytes more a block;
-// `lengths` and `coded` take an entry a block: coded is 0 where the payload is the block itself.
+// Codes `bytes` bytes, cut into blocks of `block_bytes`. `payload` has room for 8 bytes more a
+// block; `lengths` and `coded` take an entry a block: coded is 0 where the payload is the block
+// itself.
 int wz_encode(wz_model* model, const uint8_t* data, int64_t bytes, int element, int block_bytes,
               int phase, int bare, uint8_t* payload, int32_t* lengths, uint8_t* coded);
 

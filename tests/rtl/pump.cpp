@@ -2,12 +2,13 @@
 //
 // Drives the streams of a Verilated module, a buffer a stream, and notes what comes out and when.
 //
-// Compiled into the library of every module under test (tests/rtl/dut.py). It knows no module: ports
-// arrive as the addresses where Verilator keeps them, little-endian, of 1, 2, 4, 8 or 4n bytes.
+// Compiled into the library of every module under test (tests/rtl/dut.py). It knows no module:
+// ports arrive as the addresses where Verilator keeps them, little-endian, of 1, 2, 4, 8 or 4n
+// bytes.
 //
-// Each clock: inputs are set while the clock is low, the model is evaluated, handshakes are read, the
-// clock rises. An idle or stalled input carries random payload. A valid output that is not taken must
-// stay as it is.
+// Each clock: inputs are set while the clock is low, the model is evaluated, handshakes are read,
+// the clock rises. An idle or stalled input carries random payload. A valid output that is not
+// taken must stay as it is.
 
 #include <cstdint>
 #include <cstring>
@@ -66,7 +67,7 @@ struct Stream {
   uint8_t* ready;  // null: the receiver cannot stall
   double stall;
   uint32_t burst;
-  int64_t count;             // input: beats to send
+  int64_t count;              // input: beats to send
   const int64_t* not_before;  // input: clock from which a beat may be offered, or null
   std::vector<Field> fields;
   std::vector<int64_t> clocks;
@@ -82,8 +83,8 @@ class Pump {
   Pump(void* top, uint8_t* clk, uint64_t seed, int64_t clock, void* trace)
       : top_(top), clk_(clk), random_(seed), clock_(clock), trace_(trace) {}
 
-  // Runs until `clocks` have passed (negative: no limit), or all input is taken and nothing moved for
-  // `drain` clocks, or input is left and nothing moved for `patience` clocks.
+  // Runs until `clocks` have passed (negative: no limit), or all input is taken and nothing moved
+  // for `drain` clocks, or input is left and nothing moved for `patience` clocks.
   int run(int64_t clocks, int64_t drain, int64_t patience) {
     int64_t idle = 0;
     for (int64_t passed = 0; clocks < 0 || passed < clocks; ++passed) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stands for wz_engine in tests of what drives it: passes every packet on, and misbehaves on demand.
+// Stands for wz_engine in tests of what drives it: passes packets on, and misbehaves on demand.
 //
-// The first byte of a packet says how. Encoder: 0xEE is never taken in; 0xDD comes out without an end.
-// Decoder: a coded packet is marked with the error in the lowest two bits of its first byte.
+// The first byte of a packet says how. Encoder: 0xEE is never taken in; 0xDD comes out without an
+// end. Decoder: a coded packet is marked with the error in the lowest two bits of its first byte.
 
 module wz_engine
   import wz_pkg::*;
@@ -13,33 +13,39 @@ module wz_engine
     input logic clk,
     input logic rst,
 
-    input  logic        [  DATA_W-1:0] s_enc_axis_tdata,
-    input  logic        [DATA_W/8-1:0] s_enc_axis_tkeep,
-    input  logic                       s_enc_axis_tlast,
-    input  block_user_t                s_enc_axis_tuser,
-    input  logic                       s_enc_axis_tvalid,
-    output logic                       s_enc_axis_tready,
+    input  logic        [  DATA_W-1:0] s_axis_enc_tdata,
+    input  logic        [DATA_W/8-1:0] s_axis_enc_tkeep,
+    input  logic                       s_axis_enc_tlast,
+    input  block_user_t                s_axis_enc_tuser,
+    input  logic                       s_axis_enc_tvalid,
+    output logic                       s_axis_enc_tready,
 
-    output logic [  DATA_W-1:0] m_enc_axis_tdata,
-    output logic [DATA_W/8-1:0] m_enc_axis_tkeep,
-    output logic                m_enc_axis_tlast,
-    output logic                m_enc_axis_tuser,
-    output logic                m_enc_axis_tvalid,
-    input  logic                m_enc_axis_tready,
+    output logic [  DATA_W-1:0] m_axis_enc_tdata,
+    output logic [DATA_W/8-1:0] m_axis_enc_tkeep,
+    output logic                m_axis_enc_tlast,
+    output logic                m_axis_enc_tuser,
+    output logic                m_axis_enc_tvalid,
+    input  logic                m_axis_enc_tready,
 
-    input  logic         [  DATA_W-1:0] s_dec_axis_tdata,
-    input  logic         [DATA_W/8-1:0] s_dec_axis_tkeep,
-    input  logic                        s_dec_axis_tlast,
-    input  packet_user_t                s_dec_axis_tuser,
-    input  logic                        s_dec_axis_tvalid,
-    output logic                        s_dec_axis_tready,
+    input  logic         [  DATA_W-1:0] s_axis_dec_tdata,
+    input  logic         [DATA_W/8-1:0] s_axis_dec_tkeep,
+    input  logic                        s_axis_dec_tlast,
+    input  packet_user_t                s_axis_dec_tuser,
+    input  logic                        s_axis_dec_tvalid,
+    output logic                        s_axis_dec_tready,
 
-    output logic   [  DATA_W-1:0] m_dec_axis_tdata,
-    output logic   [DATA_W/8-1:0] m_dec_axis_tkeep,
-    output logic                  m_dec_axis_tlast,
-    output error_e                m_dec_axis_tuser,
-    output logic                  m_dec_axis_tvalid,
-    input  logic                  m_dec_axis_tready,
+    output logic   [  DATA_W-1:0] m_axis_dec_tdata,
+    output logic   [DATA_W/8-1:0] m_axis_dec_tkeep,
+    output logic                  m_axis_dec_tlast,
+    output error_e                m_axis_dec_tuser,
+    output logic                  m_axis_dec_tvalid,
+    input  logic                  m_axis_dec_tready,
+
+    input  logic [  DATA_W-1:0] s_axis_ref_tdata,
+    input  logic [DATA_W/8-1:0] s_axis_ref_tkeep,
+    input  logic                s_axis_ref_tlast,
+    input  logic                s_axis_ref_tvalid,
+    output logic                s_axis_ref_tready,
 
     input  logic [11:0] s_axil_awaddr,
     input  logic [ 2:0] s_axil_awprot,
@@ -64,25 +70,27 @@ module wz_engine
 
   logic stuck, endless_q;
 
-  assign stuck = s_enc_axis_tdata[7:0] == 8'hee;
-  assign s_enc_axis_tready = m_enc_axis_tready && !stuck;
-  assign m_enc_axis_tvalid = (s_enc_axis_tvalid && !stuck) || endless_q;
-  assign m_enc_axis_tdata = s_enc_axis_tdata;
-  assign m_enc_axis_tkeep = endless_q ? '1 : s_enc_axis_tkeep;
-  assign m_enc_axis_tlast = s_enc_axis_tlast && !endless_q && s_enc_axis_tdata[7:0] != 8'hdd;
-  assign m_enc_axis_tuser = 1'b0;
+  assign stuck = s_axis_enc_tdata[7:0] == 8'hee;
+  assign s_axis_enc_tready = m_axis_enc_tready && !stuck;
+  assign m_axis_enc_tvalid = (s_axis_enc_tvalid && !stuck) || endless_q;
+  assign m_axis_enc_tdata = s_axis_enc_tdata;
+  assign m_axis_enc_tkeep = endless_q ? '1 : s_axis_enc_tkeep;
+  assign m_axis_enc_tlast = s_axis_enc_tlast && !endless_q && s_axis_enc_tdata[7:0] != 8'hdd;
+  assign m_axis_enc_tuser = 1'b0;
 
   always_ff @(posedge clk) begin
-    if (s_enc_axis_tvalid && s_enc_axis_tdata[7:0] == 8'hdd) endless_q <= 1'b1;
+    if (s_axis_enc_tvalid && s_axis_enc_tdata[7:0] == 8'hdd) endless_q <= 1'b1;
     if (rst) endless_q <= 1'b0;
   end
 
-  assign s_dec_axis_tready = m_dec_axis_tready;
-  assign m_dec_axis_tvalid = s_dec_axis_tvalid;
-  assign m_dec_axis_tdata = s_dec_axis_tdata;
-  assign m_dec_axis_tkeep = s_dec_axis_tkeep;
-  assign m_dec_axis_tlast = s_dec_axis_tlast;
-  assign m_dec_axis_tuser = s_dec_axis_tuser.coded ? error_e'(s_dec_axis_tdata[1:0]) : ERROR_NONE;
+  assign s_axis_dec_tready = m_axis_dec_tready;
+  assign m_axis_dec_tvalid = s_axis_dec_tvalid;
+  assign m_axis_dec_tdata = s_axis_dec_tdata;
+  assign m_axis_dec_tkeep = s_axis_dec_tkeep;
+  assign m_axis_dec_tlast = s_axis_dec_tlast;
+  assign m_axis_dec_tuser = s_axis_dec_tuser.coded ? error_e'(s_axis_dec_tdata[1:0]) : ERROR_NONE;
+
+  assign s_axis_ref_tready = 1'b0;
 
   // Every register reads 1: the engine is enabled.
   assign s_axil_awready = s_axil_wvalid && !s_axil_bvalid;
