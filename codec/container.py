@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from codec import table as t
+from codec.checksum import padded_crc32c
 from codec.elements import ElementType
 from codec.engine import U8, Packets, get_engine
 from codec.errors import CorruptFrame, FrameError, InvalidInput, ReferenceMismatch, TruncatedFrame
@@ -362,7 +363,7 @@ class Container:
     def _check_copy(self, place: int) -> None:
         copy, expected = self._copy(place), self._chunks[place].resident_check
         assert copy is not None
-        if (found := t.checksum(copy)) != expected:
+        if (found := padded_crc32c(copy)) != expected:
             self._raise(
                 place,
                 ReferenceMismatch(
@@ -434,7 +435,7 @@ def _inflate(stored: U8, chunk: Chunk) -> U8:
     if not inflater.eof or inflater.unused_data:
         raise CorruptFrame("expected a zlib stream and nothing else; found another end")
     out = np.frombuffer(data, np.uint8)
-    if (found := t.checksum(out)) != chunk.check:
+    if (found := padded_crc32c(out)) != chunk.check:
         raise CorruptFrame(f"expected CRC {chunk.check:08x}; found {found:08x}")
     return out
 

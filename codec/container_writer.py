@@ -17,6 +17,7 @@ import numpy as np
 
 from codec import table as t
 from codec.checkpoint import CheckpointError, Tensor, read_checkpoint
+from codec.checksum import padded_crc32c
 from codec.container import Progress
 from codec.elements import ElementType
 from codec.engine import U8, Engine, get_engine
@@ -186,14 +187,14 @@ class _Coder:
         data = self._file.read(task.begin, task.size)
         if task.part.method == Method.ZLIB:
             payload = memoryview(zlib.compress(data.data))
-            return _Coded(task, payload, t.checksum(data), 0, False)
+            return _Coded(task, payload, padded_crc32c(data), 0, False)
         copy = self._copy(task)
         packets = self._engine.encode(data, task.part.element, self._block_bytes, resident=copy)
         return _Coded(
             task,
             packets.payload.data,
             t.frames_check(packets.payload, packets.lengths),
-            0 if copy is None else t.checksum(copy),
+            0 if copy is None else padded_crc32c(copy),
             bool(np.any(packets.modes == Mode.REFERENCE)),
         )
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from codec.checksum import padded_crc32c
 from codec.elements import ElementType
 from codec.engine import U8
 from codec.errors import CorruptFrame, TruncatedFrame, UnsupportedFrame
-from codec.format import BLOCK_BYTES_MAX, CRC_INIT
+from codec.format import BLOCK_BYTES_MAX
 from codec.frames import FRAME_BYTES_MIN
 
 HEADER = b"WZC\1\0\0\0\0"
@@ -120,28 +121,13 @@ class Table:
     tensors: tuple[TensorEntry, ...]
 
 
-def checksum(data: U8) -> int:
-    """CRC-32C of `data`, uint8 `(n,)`, padded with zeros to a multiple of 64 bytes (section 5)."""
-    # Here, since Numba takes half a second to import.
-    from codec.kernels.crc import crc_block
-
-    if data.size % 64 or not data.flags.c_contiguous:
-        padded = np.zeros(-(-data.size // 64) * 64, np.uint8)
-        padded[: data.size] = data
-        data = padded
-    # Read-only always, or the kernel would be compiled twice.
-    data = data.view()
-    data.flags.writeable = False
-    return int(crc_block(data, data.size)) ^ CRC_INIT
-
-
 def frames_check(frames: U8, lengths: NDArray[np.int32]) -> int:
     """CRC-32C over the CRC fields of frames that lie back to back."""
     starts = np.cumsum(lengths, dtype=np.int64) - lengths
     fields = np.empty((lengths.size, 4), np.uint8)
     for place in range(4):
         fields[:, place] = frames[starts + (4 + place)]
-    return checksum(fields.reshape(-1))
+    return padded_crc32c(fields.reshape(-1))
 
 
 def pack(table: Table) -> bytes:
@@ -166,8 +152,8 @@ def pack(table: Table) -> bytes:
     )
     tensors = (_pack_tensor(tensor) for tensor in table.tensors)
     body = b"".join((head, segments.tobytes(), np.array(rows, _CHUNK).tobytes(), *tensors))
-    trailer = _TRAILER.pack(len(body), checksum(np.frombuffer(body, np.uint8)))
-    return body + trailer + checksum(np.frombuffer(trailer, np.uint8)).to_bytes(4, "little")
+    trailer = _TRAILER.pack(len(body), padded_crc32c(np.frombuffer(body, np.uint8)))
+    return body + trailer + padded_crc32c(np.frombuffer(trailer, np.uint8)).to_bytes(4, "little")
 
 
 def _pack_tensor(tensor: TensorEntry) -> bytes:
@@ -201,7 +187,7 @@ def parse_trailer(trailer: bytes, container_bytes: int) -> tuple[int, int]:
         FrameError: they are no trailer of a container of `container_bytes`.
     """
     body, check = trailer[:-4], int.from_bytes(trailer[-4:], "little")
-    if len(trailer) < TRAILER_BYTES or checksum(np.frombuffer(body, np.uint8)) != check:
+    if len(trailer) < TRAILER_BYTES or padded_crc32c(np.frombuffer(body, np.uint8)) != check:
         raise TruncatedFrame("container: expected a trailer at its end; found none: it may be cut")
     table_bytes, table_check = _TRAILER.unpack(body)
     room = container_bytes - HEADER_BYTES - TRAILER_BYTES
@@ -218,8 +204,8 @@ def parse(body: U8, check: int, payload_bytes: int) -> Table:
     Raises:
         CorruptFrame: it has another checksum, or does not agree with itself or the file.
     """
-    if checksum(body) != check:
-        raise CorruptFrame(f"table: expected CRC {check:08x}; found {checksum(body):08x}")
+    if padded_crc32c(body) != check:
+        raise CorruptFrame(f"table: expected CRC {check:08x}; found {padded_crc32c(body):08x}")
     original, block, zero, per_chunk, segments, tensors, chunks = _HEAD.unpack(
         body[: _HEAD.size].tobytes()
     )

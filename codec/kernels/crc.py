@@ -11,7 +11,7 @@ import numpy as np
 
 from codec.format import CRC_INIT, CRC_POLYNOMIAL
 from codec.kernels.compile import FOLDS_CRC, kernel
-from codec.kernels.intrinsics import crc32c_word, fold_crc, load64
+from codec.kernels.intrinsics import crc32c_word, fold_crc, load64, view8
 
 U64 = np.uint64
 
@@ -42,6 +42,7 @@ def _fold_constants(bits):
 
 
 _fold = fold_crc(_fold_constants(512), _fold_constants(2048))
+_BYTE = _shift_table(1)[0]
 _SHIFT_256 = _shift_table(256)
 _SHIFT_1024 = _shift_table(1024)
 
@@ -79,6 +80,32 @@ def _fold_block(data, size):
 
 # crc_block(data, size): CRC state after the first `size` bytes of `data`, a multiple of 64.
 crc_block = _fold_block if FOLDS_CRC else _sum_block
+
+
+@kernel
+def _update_words(state, address, size):
+    state = U64(state)
+    data = view8(address, size)
+    for i in range(0, size - 7, 8):
+        state = crc32c_word(state, load64(data, i))
+    for i in range(size & ~7, size):
+        state = state >> U64(8) ^ U64(_BYTE[(state ^ U64(data[i])) & U64(255)])
+    return state
+
+
+@kernel
+def _update_folded(state, address, size):
+    folded = size & ~255
+    if folded:
+        words = _fold(view8(address, size), folded >> 8, U64(state))
+        state = U64(0)
+        for word in words:
+            state = crc32c_word(state, word)
+    return _update_words(U64(state), address + folded, size - folded)
+
+
+# crc_update(state, address, size): CRC state after any number of bytes at an address.
+crc_update = _update_folded if FOLDS_CRC else _update_words
 
 
 @kernel

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 import codec
 from codec import table as t
 from codec.checkpoint import CheckpointError, read_checkpoint
+from codec.checksum import padded_crc32c
 from codec.container_writer import CHUNK_BYTES
 from codec.elements import ElementType
 from codec.errors import (
@@ -388,8 +389,8 @@ def split(container: bytes) -> tuple[bytes, bytes]:
 def sealed(payload: bytes, table: bytes) -> bytes:
     """A container whose checksums are right, whatever its table says."""
     body = np.frombuffer(table, np.uint8)
-    trailer = struct.pack("<QI", len(table), t.checksum(body))
-    check = t.checksum(np.frombuffer(trailer, np.uint8))
+    trailer = struct.pack("<QI", len(table), padded_crc32c(body))
+    check = padded_crc32c(np.frombuffer(trailer, np.uint8))
     return payload + table + trailer + check.to_bytes(4, "little")
 
 
@@ -522,7 +523,7 @@ def test_a_zlib_chunk_that_holds_more_than_it_says(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for size, stored in [(100, 100_000), (1000, 999), (4000, 4001)]:
         stream = zlib.compress(bytes(stored))
-        chunk = t.Chunk(0, size, 8, len(stream), t.checksum(np.zeros(size, np.uint8)), 0)
+        chunk = t.Chunk(0, size, 8, len(stream), padded_crc32c(np.zeros(size, np.uint8)), 0)
         segment = t.Segment(size, codec.ElementType.RAW, t.Method.ZLIB, None, (chunk,))
         path.write_bytes(t.HEADER + stream + t.pack(t.Table(size, 4096, 4, (segment,), ())))
         with pytest.raises(
@@ -531,7 +532,7 @@ def test_a_zlib_chunk_that_holds_more_than_it_says(tmp_path: Path) -> None:
             unpack(path)
     good = zlib.compress(bytes(100))
     for stream in (good + b"\0", good[:-1], good[:-1] + b"\0", b"text" * 5):
-        chunk = t.Chunk(0, 100, 8, len(stream), t.checksum(np.zeros(100, np.uint8)), 0)
+        chunk = t.Chunk(0, 100, 8, len(stream), padded_crc32c(np.zeros(100, np.uint8)), 0)
         segment = t.Segment(100, codec.ElementType.RAW, t.Method.ZLIB, None, (chunk,))
         path.write_bytes(t.HEADER + stream + t.pack(t.Table(100, 4096, 4, (segment,), ())))
         with pytest.raises(FrameError):

@@ -20,6 +20,7 @@ import numpy as np
 import codec
 from codec import table as t
 from codec.checkpoint import CheckpointError
+from codec.checksum import padded_crc32c
 from codec.container import Container
 from codec.errors import FrameError, InvalidInput
 from codec.resident import ResidentCheckpoint
@@ -162,7 +163,7 @@ class Checker:
         begin = len(data) - t.TRAILER_BYTES - size
         chunks, body = bytearray(data[:begin]), bytearray(data[begin : begin + size])
         try:
-            table = t.parse(_array(body), t.checksum(_array(body)), begin - t.HEADER_BYTES)
+            table = t.parse(_array(body), padded_crc32c(_array(body)), begin - t.HEADER_BYTES)
         except FrameError:
             return seal(bytes(chunks), bytes(body)), False
         copies = _make_copies(table, seed)
@@ -195,8 +196,8 @@ class Checker:
 
 def seal(front: bytes, body: bytes) -> bytes:
     """A container of header and chunks, and a table, with a trailer that fits."""
-    trailer = len(body).to_bytes(8, "little") + t.checksum(_array(body)).to_bytes(4, "little")
-    return front + body + trailer + t.checksum(_array(trailer)).to_bytes(4, "little")
+    trailer = len(body).to_bytes(8, "little") + padded_crc32c(_array(body)).to_bytes(4, "little")
+    return front + body + trailer + padded_crc32c(_array(trailer)).to_bytes(4, "little")
 
 
 def _array(data: bytes | bytearray) -> np.ndarray:
@@ -239,10 +240,10 @@ def _mend_chunk(
             data = inflater.decompress(chunks[place], chunk.original_bytes + 1)
         except zlib.error:
             return
-        body[row + 4 : row + 8] = t.checksum(_array(data)).to_bytes(4, "little")
+        body[row + 4 : row + 8] = padded_crc32c(_array(data)).to_bytes(4, "little")
         return
     if copy is not None:
-        body[row + 8 : row + 12] = t.checksum(_array(copy)).to_bytes(4, "little")
+        body[row + 8 : row + 12] = padded_crc32c(_array(copy)).to_bytes(4, "little")
     at, lengths = 0, []
     for begin in range(0, chunk.original_bytes, table.block_bytes):
         part = None if copy is None else copy[begin : begin + table.block_bytes]
