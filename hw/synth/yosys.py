@@ -86,19 +86,32 @@ class Area:
     carry: int
 
 
+def check(folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[str, str]) -> None:
+    """Read `top` and look for mistakes, before anything is mapped."""
+    lines = [
+        _read(sources, top, parameters),
+        "proc",
+        "check",
+        "opt_clean -purge",
+        "dump -o front.il",
+    ]
+    _run(folder, "front", lines)
+    netlist = folder / "front.il"
+    if found := list(mistakes(netlist.read_text().splitlines())):
+        raise SynthesisError("\n  ".join([f"{top}:", *found[:20]]))
+    netlist.unlink()
+
+
 def synthesise(
     folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[str, str]
 ) -> tuple[Area, Depth]:
     """Map `top` to UltraScale+ and measure its logic depth; `folder` receives all files."""
-    read = _read(sources, top, parameters)
+    check(folder, sources, top, parameters)
     _run(
         folder,
         "xcup",
         [
-            read,
-            "proc",
-            "opt_clean",
-            "dump -o front.il",
+            _read(sources, top, parameters),
             # The same front for both: memories are what UltraScale+ has.
             f"{_XILINX} -flatten -top {top} -run begin:map_ffram",
             "design -save front",
@@ -118,10 +131,6 @@ def synthesise(
             "write_json -selected depth.json",
         ],
     )
-    front = folder / "front.il"
-    if found := list(unknowns(front.read_text().splitlines())):
-        raise SynthesisError("\n  ".join([f"{top} uses what nothing drives:", *found[:20]]))
-    front.unlink()
     cells = json.loads((folder / "area.json").read_text())["design"]
     area = _area(cells["num_cells_by_type"], cells["estimated_num_lc"])
     try:
@@ -137,6 +146,7 @@ def synthesise_ecp5(
 ) -> Path:
     """Map `top` to ECP5; returns the path of the netlist for nextpnr."""
     netlist = folder / "ecp5.json"
+    check(folder, sources, top, parameters)
     lines = [_read(sources, top, parameters), f"synth_ecp5 -top {top} -json {netlist.name}"]
     _run(folder, "ecp5", lines)
     return netlist
@@ -171,8 +181,8 @@ def trouble(log: Iterable[str]) -> Iterator[str]:
                 break
 
 
-def unknowns(netlist: Iterable[str]) -> Iterator[str]:
-    """Uses of unknown values in the text of a netlist.
+def mistakes(netlist: Iterable[str]) -> Iterator[str]:
+    """Latches, and uses of unknown values, in the text of a netlist.
 
     An index out of bounds in a loop and a net that nothing drives are x without any message; logic
     behind them disappears, while simulation may read zero. Multiplexers may have an x, where a
@@ -185,13 +195,14 @@ def unknowns(netlist: Iterable[str]) -> Iterator[str]:
             source = words[-1].strip('"').rsplit("/", 1)[-1]
         elif line.startswith("  cell "):
             cell = words[1]
+            if re.match(r"\$\w*(latch|sr)$", cell):
+                yield f"latch at {source}"
         elif line == "  end":
             cell = ""
         elif words[:1] == ["connect"] and words[1] != "\\CLK" and re.search(r"\d'[01x]*x", line):
-            if not cell:
-                yield f"net {words[1]}: {line.strip()[:100]}"
-            elif not re.match(r"\$(mux|pmux|bmux|shift|shiftx)$", cell):
-                yield f"{cell} at {source}: {line.strip()[:100]}"
+            where = f"{cell} at {source}" if cell else f"net {words[1]}"
+            if not re.match(r"\$(mux|pmux|bmux|shift|shiftx)$", cell):
+                yield f"nothing drives what {where} takes: {line.strip()[:100]}"
 
 
 def _area(cells: Mapping[str, int], lc: int) -> Area:
@@ -206,8 +217,6 @@ def _area(cells: Mapping[str, int], lc: int) -> Area:
             r"LUT[1-6]|FD[RSCP]E|SRL\w+|RAMB\w+|URAM\w+|CARRY[48]|INV|GND|VCC", kind
         )
     ]
-    if any(kind.startswith("LD") for kind in unknown):
-        raise SynthesisError("latches")
     if unknown:
         raise SynthesisError(f"cells of an unknown kind: {', '.join(unknown)}")
     return Area(
