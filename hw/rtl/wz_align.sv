@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Cuts blocks into head, values and tail (docs/format.md, section 2).
+//
+// Takes a block a packet and gives its values, the first at byte 0, so that beat b of the stream is
+// beat b of the format. The last beat of a block (m_tlast) carries its length; it holds no value
+// (m_tkeep 0) where the values ended in the beat before, or where there are none. m_head, m_tail and
+// the other block fields are those of the beat at the output; m_tail and m_length_less_one are
+// complete at m_tlast. Bytes outside m_tkeep are zero.
+//
+// A packet longer than 4096 bytes is cut into blocks of 4096 that share its tuser. Element types that
+// are not in TYPES are cut like the first one that is, and are not to be coded.
+//
+// raw_* repeats every beat as it came (bytes outside raw_tkeep zero) in the clock before its values
+// reach the output, for checksum and period.
+//
+//   latency       2 clocks for the last beat of a block; for others 1 after the next beat
+//   throughput    1 beat a clock
+//   back-pressure s_axis_tready follows m_tready in the same clock
+
+module wz_align
+  import wz_format_pkg::*;
+  import wz_pkg::*;
+  import wz_analyze_pkg::*;
+#(
+    parameter logic [5:0] TYPES = 6'b111111
+) (
+    input logic clk,
+    input logic rst,  // synchronous, active high
+
+    input  logic        [511:0] s_axis_tdata,
+    input  logic        [ 63:0] s_axis_tkeep,
+    input  logic                s_axis_tlast,
+    input  block_user_t         s_axis_tuser,
+    input  logic                s_axis_tvalid,
+    output logic                s_axis_tready,
+
+    output logic          [511:0] m_tdata,
+    output logic          [ 63:0] m_tkeep,
+    output logic                  m_tfirst,
+    output logic                  m_tlast,
+    output logic                  m_code,
+    output element_type_e         m_element,
+    output logic          [  1:0] m_phase,
+    output logic          [ 11:0] m_length_less_one,
+    output logic          [ 23:0] m_head,
+    output logic          [ 23:0] m_tail,
+    output logic                  m_tvalid,
+    input  logic                  m_tready,
+
+    output logic [511:0] raw_tdata,
+    output logic [ 63:0] raw_tkeep,
+    output logic         raw_first,
+    output logic         raw_last,
+    output logic         raw_valid
+);
+
+  localparam int unsigned BEATS_W = $clog2(BLOCK_BYTES_MAX / BEAT_BYTES);
+
+  // The beat that waits for the next one, whose first bytes complete its values.
+  logic [511:0] a_data_q;
+  logic [63:0] a_keep_q;
+  logic [BEATS_W-1:0] a_index_q;
+  logic a_first_q, a_last_q, a_valid_q, a_code_q;
+  element_type_e a_element_q;
+  logic [1:0] a_phase_q;
+
+  logic packet_q;  // a packet has begun: the next beat is not its first
+  logic [BEATS_W-1:0] next_index_q;  // of the next beat in its block
+
+  logic accept, advance, room;
+  assign room = !m_tvalid || m_tready;
+  assign advance = a_valid_q && room && (a_last_q || s_axis_tvalid);
+  assign s_axis_tready = !a_valid_q || room;
+  assign accept = s_axis_tvalid && s_axis_tready;
+
+  logic s_cut;
+  assign s_cut = s_axis_tlast || next_index_q == '1;
+
+  element_type_e s_element;
+  assign s_element = built_element(TYPES, s_axis_tuser.element);
+
+  always_ff @(posedge clk) begin
+    if (accept) begin
+      // One synchronous reset a byte: no logic in the way of the data.
+      for (int i = 0; i < 64; i++) begin
+        a_data_q[8*i+:8] <= s_axis_tkeep[i] ? s_axis_tdata[8*i+:8] : '0;
+      end
+      a_keep_q  <= s_axis_tkeep;
+      a_index_q <= next_index_q;
+      a_first_q <= next_index_q == '0;
+      a_last_q  <= s_cut;
+      a_valid_q <= 1'b1;
+      if (!packet_q) begin
+        a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
+        a_element_q <= s_element;
+        case (width_log2(s_element))
+          2'd0: a_phase_q <= 2'd0;
+          2'd1: a_phase_q <= {1'b0, s_axis_tuser.phase[0]};
+          default: a_phase_q <= s_axis_tuser.phase;
+        endcase
+      end
+      packet_q <= !s_axis_tlast;
+      next_index_q <= s_cut ? '0 : next_index_q + 1'b1;
+    end else if (advance) begin
+      a_valid_q <= 1'b0;
+    end
+
+    if (rst) begin
+      a_valid_q <= 1'b0;
+      packet_q <= 1'b0;
+      next_index_q <= '0;
+    end
+  end
+
+  // The window of 64 bytes from the phase on, and which of its bytes are in the block.
+  logic [1:0] width;
+  element_type_e element;
+  assign element = built_element(TYPES, a_element_q);
+  assign width = width_log2(element);
+
+  logic [66:0] keep;
+  logic [66:0][7:0] bytes;
+  assign keep = {a_last_q ? 3'b0 : s_axis_tkeep[2:0], a_keep_q};
+  assign bytes = {s_axis_tdata[23:0], a_data_q};
+
+  logic [63:0] window_keep, value_keep, partial;
+  logic [63:0][7:0] window;
+  logic [3:0] by_phase;  // one hot
+  // A phase that the width does not have is constant zero here.
+  assign by_phase = width == 2'd0 ? 4'b0001 : width == 2'd1 ? {2'b00, a_phase_q[0], !a_phase_q[0]} :
+      4'b0001 << a_phase_q;
+
+  always_comb begin
+    for (int i = 0; i < 64; i++) begin
+      window_keep[i] = |(keep[i+:4] & by_phase);
+      window[i] = '0;
+      unique case (1'b1)
+        by_phase[1]: window[i] = bytes[i+1];
+        by_phase[2]: window[i] = bytes[i+2];
+        by_phase[3]: window[i] = bytes[i+3];
+        default: window[i] = bytes[i];
+      endcase
+    end
+    for (int i = 0; i < 64; i++) begin
+      // A value is in the block if its last byte is.
+      unique case (width)
+        2'd0: value_keep[i] = window_keep[i];
+        2'd1: value_keep[i] = window_keep[i|1];
+        default: value_keep[i] = window_keep[i|3];
+      endcase
+      partial[i] = window_keep[i] && !value_keep[i];
+    end
+  end
+
+  // The tail lies in one element's place, at the place's first bytes.
+  logic [2:0][7:0] tail;
+  always_comb begin
+    tail = '0;
+    for (int i = 0; i < 64; i += 4) begin
+      for (int j = 0; j < 3; j++) tail[j] |= window[i+j] & {8{partial[i+j]}};
+    end
+    // Elements of two bytes also begin in the middle of four.
+    if (width == 2'd1) begin
+      tail[0] |= tail[2];
+      tail[2] = '0;
+    end
+  end
+
+  // Place of the last byte, from the one place where the keep bits fall.
+  logic [5:0] last_byte;
+  logic [63:0] edge_keep;
+  assign edge_keep = a_keep_q & ~{1'b0, a_keep_q[63:1]};
+  always_comb begin
+    last_byte = '0;
+    for (int i = 0; i < 64; i++) last_byte |= {6{edge_keep[i]}} & 6'(i);
+  end
+
+  always_ff @(posedge clk) begin
+    if (advance) begin
+      for (int i = 0; i < 64; i++) begin
+        m_tdata[8*i+:8] <= value_keep[i] ? window[i] : '0;
+      end
+      m_tkeep <= value_keep;
+      m_tfirst <= a_first_q;
+      m_tlast <= a_last_q;
+      m_code <= a_code_q;
+      m_element <= element;
+      m_phase <= a_phase_q;
+      m_length_less_one <= {a_index_q, last_byte};
+      m_tail <= tail | (a_first_q ? '0 : m_tail);
+      if (a_first_q) begin
+        for (int i = 0; i < 3; i++) m_head[8*i+:8] <= 2'(i) < a_phase_q ? a_data_q[8*i+:8] : '0;
+      end
+    end
+    if (advance || m_tready) m_tvalid <= advance;
+    if (rst) m_tvalid <= 1'b0;
+  end
+
+  assign raw_tdata = a_data_q;
+  assign raw_tkeep = a_keep_q;
+  assign raw_first = a_first_q;
+  assign raw_last  = a_last_q;
+  assign raw_valid = advance;
+
+`ifndef SYNTHESIS
+  a_full_beats : assert property (@(posedge clk) disable iff (rst)
+      s_axis_tvalid && !s_axis_tlast |-> &s_axis_tkeep);
+  a_keep_contiguous : assert property (@(posedge clk) disable iff (rst)
+      s_axis_tvalid |-> s_axis_tkeep[0] && ((s_axis_tkeep & (s_axis_tkeep + 64'd1)) == 64'd0));
+  a_stable : assert property (@(posedge clk) disable iff (rst)
+      m_tvalid && !m_tready |=> m_tvalid && $stable(m_tdata) && $stable(m_tkeep));
+  // Latency of a last beat: 2 clocks when nothing is in its way.
+  a_latency : assert property (@(posedge clk) disable iff (rst)
+      accept && s_cut && room ##1 room |=> m_tvalid && m_tlast);
+`endif
+
+endmodule

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the parts of the encoder's first pass (wz_analyze) tell each other.
+
+package wz_analyze_pkg;
+
+  import wz_format_pkg::*;
+  import wz_pkg::*;
+
+  // What wz_order needs to know about a block beside its counts.
+  typedef struct packed {
+    logic ranked;  // the block has stored values that have symbols: there is an order to find
+    element_type_e element;
+    logic [12:0] values;  // n
+    logic [12:0] left_out;  // values of beats that the bitmap leaves out
+  } shape_t;
+
+  // What wz_traits found.
+  typedef struct packed {
+    logic code;  // 0: the block leaves as it is
+    element_type_e element;
+    logic [PHASE_BITS-1:0] phase;
+    logic [12:0] block_bytes;
+    logic [1:0] head_bytes;
+    logic [1:0] tail_bytes;
+    logic [23:0] head;
+    logic [23:0] tail;
+    logic [12:0] values;
+    logic bitmap;
+    logic [63:0] stored_beats;
+    logic [12:0] stored_values;
+    logic bare;  // values of symbol 0 are all zero: none has a remainder
+    logic sign_flag;
+    logic sign_value;
+    logic [1:0] plane_flags;  // plane 2 holds the sign, so it is constant only where it is not stored
+    logic [15:0] plane_bytes;
+    logic constant;  // the block has period W and is longer than W
+    logic [31:0] pattern;
+  } traits_t;
+
+  // What wz_order found. All zero where there is nothing to rank.
+  typedef struct packed {
+    logic bank;  // of the rank table
+    logic [BASE_BITS-1:0] base;
+    logic [PATH_BITS-1:0] path;
+    logic [ZERO_RANK_BITS-1:0] zero_rank;
+    logic [12:0] zeros;  // stored values of symbol 0
+    logic [3:0][16:0] unary_bits;  // by coder_e
+    logic [12:0] escapes_short;  // with 15 ranks
+    logic [12:0] escapes_long;  // with 31 ranks
+  } order_t;
+
+  // Symbols other than 0 that have a rank, lowest and highest, with 15 and with 31 ranks.
+  typedef struct packed {
+    logic [7:0] short_lo;
+    logic [7:0] short_hi;
+    logic [7:0] long_lo;
+    logic [7:0] long_hi;
+  } range_t;
+
+  // Bits of a count of values, where only some element types are built.
+  function automatic int unsigned count_bits(input logic [5:0] types);
+    return (types & 6'b110001) != 0 ? 13 : 12;
+  endfunction
+
+  // Most values that one of `lanes` lanes sees in a block.
+  function automatic int unsigned lane_values(input logic [5:0] types, input int unsigned lanes);
+    int unsigned most, of_width;
+    most = 0;
+    for (int unsigned width = 1; width <= 4; width *= 2) begin
+      of_width = BLOCK_BYTES_MAX / width / (lanes < BEAT_BYTES / width ? lanes : BEAT_BYTES / width);
+      for (int unsigned tag = 1; tag < 6; tag++) begin
+        if (types[tag] && LAYOUTS[tag].width_bytes == width && of_width > most) most = of_width;
+      end
+    end
+    return most;
+  endfunction
+
+  // The element type as which a block is cut into values: its own, or the first that is built (such
+  // a block is not coded, so any will do). A build for one type folds to a constant.
+  function automatic element_type_e built_element(input logic [5:0] types, input logic [2:0] tag);
+    logic [2:0] first;
+    first = 3'd0;
+    for (int i = 5; i >= 0; i--) if (types[i]) first = 3'(i);
+    if (types == (6'd1 << first)) return element_type_e'(first);
+    for (int i = 0; i < 6; i++) if (types[i] && tag == 3'(i)) return element_type_e'(tag);
+    return element_type_e'(first);
+  endfunction
+
+  function automatic logic is_built(input logic [5:0] types, input logic [2:0] tag);
+    for (int i = 0; i < 6; i++) if (types[i] && tag == 3'(i)) return 1'b1;
+    return 1'b0;
+  endfunction
+
+endpackage

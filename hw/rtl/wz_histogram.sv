@@ -1,0 +1,328 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Exact counts of a block's symbols (docs/format.md, section 7).
+//
+// Takes the beats of wz_align, LANES values a clock. Each lane counts all 256 symbols in a memory of
+// its own; there are two of them, so that a block is counted while the one before is read. After a
+// block's last beat its counts are added up over the lanes and leave four symbols a clock, words in
+// rising order. Only the groups of 32 symbols in which a value lies are read (value 0 also counts as
+// seen in a partial beat); m_groups names them with every word, and words of other groups are all
+// zero. A block that is not to be ranked (s_ranked 0) is one word, of no meaning.
+//
+// The counts of zero beats that the bitmap leaves out are in: subtract them from symbol 0.
+//
+// m_start says that the words of one more block will follow; it waits for m_room. The words
+// themselves cannot be held.
+//
+//   latency       SCAN_LATENCY + 5 clocks from a block's last beat to its first word
+//                 (SCAN_LATENCY: 4 with 8 or 16 lanes, 5 with 32 or 64)
+//   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
+//                 reading costs a block 8 clocks a group, beside the counting of the next
+//   back-pressure s_tready falls while both memories hold blocks that are not read yet; also for
+//                 66 clocks after a reset, which clears them
+
+module wz_histogram
+  import wz_format_pkg::*;
+  import wz_pkg::*;
+  import wz_analyze_pkg::*;
+#(
+    parameter int unsigned LANES = 32,
+    parameter logic [5:0] TYPES = 6'b111111,
+    localparam int unsigned COUNT_W = count_bits(TYPES)
+) (
+    input logic clk,
+    input logic rst,  // synchronous, active high
+
+    input  logic          [511:0] s_tdata,
+    input  logic          [ 63:0] s_tkeep,
+    input  logic                  s_tlast,
+    input  element_type_e         s_element,
+    input  logic                  s_ranked,
+    input  logic                  s_tvalid,
+    output logic                  s_tready,
+
+    input  logic                     m_room,
+    output logic                     m_start,
+    output logic                     m_valid,
+    output logic                     m_first,
+    output logic                     m_last,
+    output logic [5:0]               m_word,
+    output logic [7:0]               m_groups,
+    output logic [3:0][COUNT_W-1:0]  m_counts
+);
+
+  localparam int unsigned LANE_W = $clog2(lane_values(TYPES, LANES) + 1);
+  localparam int unsigned LEVELS = LANES > 16 ? 3 : 2;  // of the adder tree, four to one each
+
+  element_type_e element;
+  assign element = built_element(TYPES, s_element);
+  logic [1:0] width;
+  assign width = width_log2(element);
+
+  // A beat of more values than lanes comes in several groups.
+  localparam int unsigned STEPS = 64 / LANES;  // of one-byte values
+  localparam int unsigned STEP_W = STEPS > 1 ? $clog2(STEPS) : 1;
+  logic [STEP_W-1:0] step_q, last_step;
+  always_comb begin
+    last_step = '0;
+    for (int i = 0; i < 3; i++) begin
+      if (width == 2'(i) && 64 >> i > LANES) last_step = STEP_W'((64 >> i) / LANES - 1);
+    end
+  end
+
+  // Symbols of this step.
+  logic [LANES-1:0][7:0] symbol;
+  logic [LANES-1:0] lane_valid;
+  always_comb begin
+    for (int lane = 0; lane < int'(LANES); lane++) begin
+      logic [7:0] top;  // below the sign, and the highest bit of the byte below
+      top = '0;
+      lane_valid[lane] = 1'b0;
+      for (int i = 0; i < 3; i++) begin
+        for (int j = 0; j < int'(STEPS); j++) begin
+          if ((64 >> i) > int'(LANES) * j && width == 2'(i) && step_q == STEP_W'(j)) begin
+            // Lanes beyond a beat's values repeat others, so that they show no other symbol.
+            int bit_above;
+            bit_above = (((int'(LANES) * j + lane) % (64 >> i)) + 1) * (8 << i) - 1;
+            top = i == 0 ? {s_tdata[bit_above-7+:7], 1'b0} : s_tdata[bit_above-(i==0?7 : 8)+:8];
+            lane_valid[lane] = s_tkeep[bit_above/8] && lane < (64 >> i);
+          end
+        end
+      end
+      unique case (element)
+        ELEMENT_TYPE_FP16, ELEMENT_TYPE_E5M2: symbol[lane] = {3'd0, top[7:3]};
+        ELEMENT_TYPE_E4M3: symbol[lane] = {4'd0, top[7:4]};
+        default: symbol[lane] = top;
+      endcase
+    end
+  end
+
+  // Which memory: blocks take turns.
+  logic count_page_q;
+  logic [1:0] busy_q;  // holds a block that is not read yet
+  logic init_q, settle_q;  // clearing after a reset
+  logic open, take;
+  assign open = !busy_q[count_page_q] && !settle_q;
+  assign take = s_tvalid && open;
+  assign s_tready = open && step_q == last_step;
+
+  // Clock 1: the symbol is the address.
+  logic [LANES-1:0][7:0] symbol_q;
+  logic [LANES-1:0] lane_q, again_q;
+  logic item_q, item_page_q, item_last_q, item_ranked_q;
+  // Clock 2: the count is there; its successor is written.
+  logic [LANES-1:0][LANE_W-1:0] count_q, count_next;
+  logic [LANES-1:0][1:0] bank2_q;
+  logic [LANES-1:0] lane2_q;
+  logic item2_page_q;
+
+  // Reading and clearing, in step with clocks 1 and 2.
+  logic scan_q, scan_page_q, scan_last_q;
+  logic [5:0] scan_word_q;
+  logic [1:0] clear_q, clear2_q;  // by page: clock 1 and 2 read and clear a word
+
+  always_ff @(posedge clk) begin
+    item_q <= take;
+    item_page_q <= count_page_q;
+    item_last_q <= take && s_tready && s_tlast;
+    item_ranked_q <= s_ranked;
+    for (int i = 0; i < int'(LANES); i++) begin
+      symbol_q[i] <= symbol[i];
+      lane_q[i] <= lane_valid[i] && take && s_ranked;
+      // The count read now is one short if the value just before was the same.
+      again_q[i] <= lane_q[i] && symbol_q[i] == symbol[i] && item_page_q == count_page_q;
+    end
+    item2_page_q <= item_page_q;
+    lane2_q <= lane_q;
+    if (take) step_q <= s_tready ? '0 : step_q + 1'b1;
+    if (rst) begin
+      item_q <= 1'b0;
+      item_last_q <= 1'b0;
+      lane_q <= '0;
+      lane2_q <= '0;
+      step_q <= '0;
+    end
+  end
+
+  logic [LANES-1:0][3:0][LANE_W-1:0] page_words[2];
+  for (genvar lane = 0; lane < LANES; lane++) begin : g_lane
+    logic [1:0][3:0][LANE_W-1:0] words;
+    for (genvar page = 0; page < 2; page++) begin : g_page
+      logic [5:0] address_q, address2_q;
+      always_ff @(posedge clk) begin
+        address_q  <= (scan_q && scan_page_q == 1'(page)) || init_q ? scan_word_q : symbol[lane][7:2];
+        address2_q <= address_q;
+      end
+      for (genvar bank = 0; bank < 4; bank++) begin : g_bank
+        logic [LANE_W-1:0] memory[64];
+        logic write;
+        assign write = clear2_q[page] ||
+            (lane2_q[lane] && item2_page_q == 1'(page) && bank2_q[lane] == 2'(bank));
+        always_ff @(posedge clk) begin
+          if (write) memory[address2_q] <= clear2_q[page] ? '0 : count_next[lane];
+        end
+        assign words[page][bank] = memory[address_q];
+      end
+      assign page_words[page][lane] = words[page];
+    end
+    assign count_next[lane] = count_q[lane] + 1'b1;
+    always_ff @(posedge clk) begin
+      bank2_q[lane] <= symbol_q[lane][1:0];
+      count_q[lane] <= again_q[lane] ? count_next[lane] : words[item_page_q][symbol_q[lane][1:0]];
+    end
+  end
+
+  // Groups of 32 symbols in which a value lies.
+  logic [7:0] group_d, group_q;
+  logic [1:0][7:0] groups_q;
+  logic last1_q, last1_page_q, item1_q, ranked1_q, fresh_q;
+  logic [1:0] pending_q;
+  always_comb begin
+    group_d = '0;
+    for (int g = 0; g < 8; g++) begin
+      for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
+    end
+  end
+  always_ff @(posedge clk) begin
+    group_q <= group_d;
+    item1_q <= item_q;
+    last1_q <= item_last_q;
+    last1_page_q <= item_page_q;
+    ranked1_q <= item_ranked_q;
+    if (item1_q) begin
+      groups_q[last1_page_q] <= (group_q & {8{ranked1_q}}) |
+          (fresh_q ? '0 : groups_q[last1_page_q]);
+      fresh_q <= last1_q;  // the next item is a block's first
+    end
+    if (rst) begin
+      item1_q <= 1'b0;
+      last1_q <= 1'b0;
+      fresh_q <= 1'b1;
+    end
+  end
+
+  // Walk over the words of those groups.
+  logic next_page_q;  // of the next block to read
+  logic [7:0] left_q, left_d;  // groups still to be read, the present one included
+  logic [7:0] all_q;
+  logic start, more;
+  logic [2:0] group_now_q, step8_q;
+  logic single_q;  // one word is enough
+  logic word_end;
+  assign start = pending_q[next_page_q] && !scan_q && !init_q && m_room;
+  assign word_end = step8_q == '1 || single_q;
+  assign left_d = left_q & (left_q - 1'b1);
+  assign more = left_d != '0;
+  assign m_start = start;
+  assign scan_word_q = {group_now_q, step8_q};
+  assign scan_last_q = scan_q && word_end && !more;
+
+  function automatic logic [2:0] lowest(input logic [7:0] set);
+    lowest = '0;
+    for (int i = 7; i >= 0; i--) if (set[i]) lowest = 3'(i);
+  endfunction
+
+  logic first_q;
+  always_ff @(posedge clk) begin
+    if (start) begin
+      scan_q <= 1'b1;
+      scan_page_q <= next_page_q;
+      next_page_q <= !next_page_q;
+      left_q <= groups_q[next_page_q];
+      all_q <= groups_q[next_page_q];
+      single_q <= groups_q[next_page_q] == '0;
+      group_now_q <= lowest(groups_q[next_page_q]);
+      step8_q <= '0;
+      first_q <= 1'b1;
+    end else if (scan_q || init_q) begin
+      first_q <= 1'b0;
+      step8_q <= step8_q + 1'b1;
+      if (init_q && step8_q == '1) group_now_q <= group_now_q + 1'b1;
+      if (scan_q && word_end) begin
+        left_q <= left_d;
+        group_now_q <= lowest(left_d);
+        scan_q <= more;
+      end
+    end
+
+    for (int page = 0; page < 2; page++) begin
+      clear_q[page] <= (scan_q && scan_page_q == 1'(page)) || init_q;
+      if (last1_q && last1_page_q == 1'(page)) pending_q[page] <= 1'b1;
+      if (start && next_page_q == 1'(page)) pending_q[page] <= 1'b0;
+      // Free once the last word is being read: the next value comes after it is cleared.
+      if (read_last_q && read_page_q == 1'(page)) busy_q[page] <= 1'b0;
+    end
+    clear2_q <= clear_q;
+    settle_q <= init_q;
+    if (take && s_tready && s_tlast) begin
+      busy_q[count_page_q] <= 1'b1;
+      count_page_q <= !count_page_q;
+    end
+    if (init_q && group_now_q == '1 && step8_q == '1) init_q <= 1'b0;
+
+    if (rst) begin
+      scan_q <= 1'b0;
+      next_page_q <= 1'b0;
+      count_page_q <= 1'b0;
+      pending_q <= '0;
+      busy_q <= '0;
+      clear_q <= '0;
+      clear2_q <= '0;
+      init_q <= 1'b1;
+      settle_q <= 1'b1;
+      group_now_q <= '0;
+      step8_q <= '0;
+    end
+  end
+
+  // The words on their way through memory and adders: SCAN_LATENCY clocks.
+  localparam int unsigned SCAN_LATENCY = 2 + LEVELS;
+  logic read_last_q, read_page_q;
+  logic [SCAN_LATENCY-1:0] valid_q, first_pipe_q, last_pipe_q;
+  logic [SCAN_LATENCY-1:0][5:0] word_pipe_q;
+  logic [SCAN_LATENCY-1:0][7:0] groups_pipe_q;
+  assign read_last_q = valid_q[0] && last_pipe_q[0];
+  always_ff @(posedge clk) begin
+    read_page_q   <= scan_page_q;
+    valid_q       <= {valid_q[SCAN_LATENCY-2:0], scan_q};
+    first_pipe_q  <= {first_pipe_q[SCAN_LATENCY-2:0], first_q};
+    last_pipe_q   <= {last_pipe_q[SCAN_LATENCY-2:0], scan_last_q};
+    word_pipe_q   <= {word_pipe_q[SCAN_LATENCY-2:0], scan_word_q};
+    groups_pipe_q <= {groups_pipe_q[SCAN_LATENCY-2:0], all_q};
+    if (rst) valid_q <= '0;
+  end
+  assign m_valid  = valid_q[SCAN_LATENCY-1];
+  assign m_first  = first_pipe_q[SCAN_LATENCY-1];
+  assign m_last   = last_pipe_q[SCAN_LATENCY-1];
+  assign m_word   = word_pipe_q[SCAN_LATENCY-1];
+  assign m_groups = groups_pipe_q[SCAN_LATENCY-1];
+
+  logic [LANES-1:0][3:0][LANE_W-1:0] read_q;
+  always_ff @(posedge clk) begin
+    for (int i = 0; i < int'(LANES); i++) read_q[i] <= page_words[read_page_q][i];
+  end
+
+  for (genvar bank = 0; bank < 4; bank++) begin : g_sum
+    logic [LANES-1:0][LANE_W-1:0] leaves;
+    logic [COUNT_W-1:0] sum;
+    for (genvar lane = 0; lane < LANES; lane++) begin : g_leaf
+      assign leaves[lane] = read_q[lane][bank];
+    end
+    wz_sum #(
+        .COUNT(LANES),
+        .W(LANE_W),
+        .SUM_W(COUNT_W)
+    ) u_sum (
+        .clk,
+        .s_data(leaves),
+        .m_sum(sum)
+    );
+    assign m_counts[bank] = sum;
+  end
+
+`ifndef SYNTHESIS
+  a_room : assert property (@(posedge clk) disable iff (rst) m_start |-> m_room);
+  a_order : assert property (@(posedge clk) disable iff (rst) m_valid && m_last |=> !m_valid || m_first);
+`endif
+
+endmodule
