@@ -53,44 +53,47 @@ module wz_deal #(
     input  logic                    m_tready
 );
 
-  // Clock 1: kept lanes before each lane of a group, before each group of a half, and in each half.
-  localparam int unsigned HALF = LANES / 2;
-  localparam int unsigned GROUP = (HALF < 8) ? HALF : 8;
-  localparam int unsigned GROUPS = LANES / GROUP;
+  // Clock 1: kept lanes before each lane of a block, before each block of a segment, and in each
+  // segment.
+  localparam int unsigned BLOCK = 4;
+  localparam int unsigned BLOCKS = LANES / BLOCK;
+  localparam int unsigned SEGMENT = (LANES < 32) ? LANES : 32;
+  localparam int unsigned SEGMENTS = LANES / SEGMENT;
+  localparam int unsigned SEGMENT_W = $clog2(SEGMENT);
 
   logic [LANES-1:0] keep_q;
-  logic [LANES-1:0][2:0] in_group_q;
-  logic [GROUPS-1:0][LANE_W-2:0] in_half_q;
-  logic [1:0][LANE_W-1:0] half_q;
+  logic [LANES-1:0][1:0] in_block_q;
+  logic [BLOCKS-1:0][SEGMENT_W-1:0] in_segment_q;
+  logic [SEGMENTS-1:0][SEGMENT_W:0] segment_q;
   logic [USER_W-1:0] user_q;
   logic none_q, last_q, valid_q;
   logic advance1;
 
   for (genvar i = 0; i < LANES; i++) begin : g_lane
-    localparam int unsigned FIRST = i / GROUP * GROUP;
+    localparam int unsigned FIRST = i / BLOCK * BLOCK;
     if (i == FIRST) begin : g_first
-      assign in_group_q[i] = 3'd0;
+      assign in_block_q[i] = 2'd0;
     end else begin : g_more
       always_ff @(posedge clk) begin
-        if (advance1) in_group_q[i] <= 3'($countones(s_mask_tdata[i-1:FIRST]));
+        if (advance1) in_block_q[i] <= 2'($countones(s_mask_tdata[i-1:FIRST]));
       end
     end
   end
 
-  for (genvar g = 0; g < GROUPS; g++) begin : g_group
-    localparam int unsigned FIRST = g * GROUP / HALF * HALF;
-    if (g * GROUP == FIRST) begin : g_first
-      assign in_half_q[g] = '0;
+  for (genvar b = 0; b < BLOCKS; b++) begin : g_block
+    localparam int unsigned FIRST = b * BLOCK / SEGMENT * SEGMENT;
+    if (b * BLOCK == FIRST) begin : g_first
+      assign in_segment_q[b] = '0;
     end else begin : g_more
       always_ff @(posedge clk) begin
-        if (advance1) in_half_q[g] <= (LANE_W - 1)'($countones(s_mask_tdata[g*GROUP-1:FIRST]));
+        if (advance1) in_segment_q[b] <= SEGMENT_W'($countones(s_mask_tdata[b*BLOCK-1:FIRST]));
       end
     end
   end
 
-  for (genvar h = 0; h < 2; h++) begin : g_half
+  for (genvar s = 0; s < SEGMENTS; s++) begin : g_segment
     always_ff @(posedge clk) begin
-      if (advance1) half_q[h] <= LANE_W'($countones(s_mask_tdata[h*HALF+:HALF]));
+      if (advance1) segment_q[s] <= (SEGMENT_W+1)'($countones(s_mask_tdata[s*SEGMENT+:SEGMENT]));
     end
   end
 
@@ -111,29 +114,35 @@ module wz_deal #(
 
   logic [LANE_W-1:0] base_q;  // items taken of the vector before; 0: all of them
   logic [COUNT_W-1:0] base;
-  logic [GROUPS-1:0][COUNT_W-1:0] start;
+  logic [BLOCKS-1:0][COUNT_W-1:0] start;
   logic [LANES-1:0][COUNT_W-1:0] place;
   logic [COUNT_W:0] stop;  // the place behind the last item
   logic [LEVELS-1:0][LANES-1:0][1:0] select_d, select_q;
   logic [LANES-1:0] keep_q2;
   logic [USER_W-1:0] user_q2;
   logic [COUNT_W-1:0] position_q2;  // items taken of the last vector that was touched
-  logic want_q2, none_q2, last_q2, valid_q2;
+  logic want, want_q2, none_q2, last_q2, valid_q2;
   logic advance2, issue;
 
   assign base = {base_q == '0, base_q};
-  assign stop = (COUNT_W + 1)'(base) + (COUNT_W + 1)'(half_q[0]) + (COUNT_W + 1)'(half_q[1]);
 
-  for (genvar g = 0; g < GROUPS; g++) begin : g_start
-    if (g * GROUP < HALF) begin : g_lower
-      assign start[g] = base + COUNT_W'(in_half_q[g]);
+  if (SEGMENTS == 1) begin : g_one
+    assign stop = (COUNT_W + 1)'(base) + (COUNT_W + 1)'(segment_q[0]);
+  end else begin : g_two
+    assign stop = (COUNT_W + 1)'(base) + (COUNT_W + 1)'(segment_q[0]) +
+                  (COUNT_W + 1)'(segment_q[SEGMENTS-1]);
+  end
+
+  for (genvar b = 0; b < BLOCKS; b++) begin : g_start
+    if (b * BLOCK < SEGMENT) begin : g_lower
+      assign start[b] = base + COUNT_W'(in_segment_q[b]);
     end else begin : g_upper
-      assign start[g] = base + COUNT_W'(half_q[0]) + COUNT_W'(in_half_q[g]);
+      assign start[b] = base + COUNT_W'(segment_q[0]) + COUNT_W'(in_segment_q[b]);
     end
   end
 
   for (genvar i = 0; i < LANES; i++) begin : g_place
-    assign place[i] = start[i/GROUP] + COUNT_W'(in_group_q[i]);
+    assign place[i] = start[i/BLOCK] + COUNT_W'(in_block_q[i]);
   end
 
   for (genvar k = 0; k < LEVELS; k++) begin : g_select
@@ -154,6 +163,7 @@ module wz_deal #(
     end
   end
 
+  assign want = stop > (COUNT_W + 1)'(LANES);
   assign advance2 = !valid_q2 || issue;
   assign advance1 = !valid_q || advance2;
   assign s_mask_tready = advance1;
@@ -164,7 +174,7 @@ module wz_deal #(
       keep_q2 <= keep_q;
       user_q2 <= user_q;
       position_q2 <= {stop[LANE_W-1:0] == '0, stop[LANE_W-1:0]};
-      want_q2 <= stop > (COUNT_W + 1)'(LANES);
+      want_q2 <= want;
       none_q2 <= none_q;
       last_q2 <= last_q;
       valid_q2 <= valid_q;

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Finds the codes of unary sections (docs/format.md, section 8), without decoding one after the other.
+//
+// Every 1 ends a code and a code has at most 16 bits. So the codes of 8 bits are a table of these 8
+// bits, but for the zeros that the first of them takes over from the 16 bits before; how many codes
+// lie before a byte is a prefix count; and the only loop is the write pointer. Codes go to
+// consecutive slots: the codes of each byte are rotated to their slots modulo 8, then bytes are
+// merged by fours and fours to all slots. Each slot has a memory of its own, 32 codes deep.
+//
+// A packet in is a unary section in 128-bit words, zero beyond its end. A packet out is its codes,
+// LANES a vector, in the last of which m_tcount may be less (even 0). Beside the last: m_overflow,
+// more than 15 zeros before a one; m_found and m_position, the last 1 in the section's last word.
+//
+//   latency       8 clocks from the word that completes a vector, LANES = 32
+//   throughput    4 * LANES bits, at most 128, a clock, while they hold at most 2 * LANES codes; then
+//                 two clocks. A vector of LANES codes a clock out
+//   back-pressure s_tready falls while fewer than some 30 of the 64 vectors of the buffer are free;
+//                 it does not depend on s_tvalid or m_tready
+
+module wz_unary_scan #(
+    parameter int unsigned LANES = 32,  // 8, 16, 32 or 64
+    localparam int unsigned LANE_W = $clog2(LANES)
+) (
+    input logic clk,
+    input logic rst,  // synchronous, active high
+
+    input  logic [127:0] s_tdata,
+    input  logic         s_tlast,
+    input  logic         s_tvalid,
+    output logic         s_tready,
+
+    output logic [LANES-1:0][3:0] m_tdata,  // zeros of the code; undefined beyond m_tcount
+    output logic [LANE_W:0]       m_tcount,
+    output logic                  m_overflow,
+    output logic                  m_found,
+    output logic [6:0]            m_position,
+    output logic                  m_tlast,
+    output logic                  m_tvalid,
+    input  logic                  m_tready
+);
+
+  localparam int unsigned BITS = (LANES < 32) ? 4 * LANES : 128;
+  localparam int unsigned PARTS = 128 / BITS;
+  localparam int unsigned CHUNKS = BITS / 8;
+  localparam int unsigned QUADS = CHUNKS / 4;
+  localparam int unsigned SLOTS = 2 * LANES;
+  localparam int unsigned SLOT_W = LANE_W + 1;
+  localparam int unsigned ROWS = 32;
+  // A pointer counts codes; the highest bit tells full from empty.
+  localparam int unsigned POINTER_W = SLOT_W + $clog2(ROWS) + 1;
+  localparam int unsigned GROUP_W = POINTER_W - LANE_W;
+  localparam int unsigned CHUNK_W = $clog2(CHUNKS);
+  // Of each four chunks, before they are merged with other fours.
+  localparam int unsigned QUAD_LANES = (SLOTS < 32) ? SLOTS : 32;
+  localparam int unsigned BLOCK_W = $clog2(QUAD_LANES / 8);
+  // Vectors that the words in the pipeline may still need.
+  localparam int unsigned IN_FLIGHT = 6 * (BITS / LANES + 1);
+  localparam int unsigned ROOM = 2 * ROWS - IN_FLIGHT;
+
+  // What 8 bits say, as tables: `gap` zeros before code 1, 2, ... of them, `lead` zeros before the
+  // first 1, `trail` zeros behind the last.
+  typedef logic [255:0][2:0] table_t;
+
+  function automatic table_t gap_table(input int code);
+    for (int bits = 0; bits < 256; bits++) begin
+      int found, zeros;
+      found = 0;
+      zeros = 0;
+      gap_table[bits] = 3'd0;
+      for (int i = 0; i < 8; i++) begin
+        if (bits[i]) begin
+          if (found == code) gap_table[bits] = 3'(zeros);
+          found++;
+          zeros = 0;
+        end else zeros++;
+      end
+    end
+  endfunction
+
+  function automatic table_t trail_table();
+    for (int bits = 0; bits < 256; bits++) begin
+      int zeros;
+      zeros = 0;
+      for (int i = 0; i < 8; i++) zeros = bits[i] ? 0 : zeros + 1;
+      trail_table[bits] = 3'(zeros);
+    end
+  endfunction
+
+  localparam table_t GAPS[7] = '{
+      gap_table(0), gap_table(1), gap_table(2), gap_table(3), gap_table(4), gap_table(5), gap_table(6)
+  };
+  localparam table_t TRAIL = trail_table();
+
+  logic hold_q;  // clock E takes the word in two halves
+  logic room_q;
+  logic advance;
+  assign advance = !hold_q;
+
+  // Input: parts of a word.
+  localparam int unsigned PART_W = (PARTS == 1) ? 1 : $clog2(PARTS);
+  logic [PARTS-1:0][BITS-1:0] parts;
+  logic [PART_W-1:0] part_q;
+  logic [BITS-1:0] bits;
+  logic first_q, part_last, take;
+
+  assign parts = s_tdata;
+  assign bits = (PARTS == 1) ? parts[0] : parts[part_q];
+  assign part_last = part_q == PART_W'(PARTS - 1);
+  assign take = s_tvalid && room_q && advance;
+  assign s_tready = room_q && advance && part_last;
+
+  always_ff @(posedge clk) begin
+    if (take) begin
+      part_q  <= part_last ? '0 : part_q + 1'b1;
+      first_q <= part_last && s_tlast;
+    end
+    if (rst) begin
+      part_q  <= '0;
+      first_q <= 1'b1;
+    end
+  end
+
+  // Clock B: the tables.
+  logic [CHUNKS-1:0][6:0][2:0] gap_b;
+  logic [CHUNKS-1:0][2:0] trail_b;
+  logic [CHUNKS-1:0][3:0] count_b;
+  logic [PART_W-1:0] part_b;
+  logic first_b, last_b, valid_b;
+
+  for (genvar c = 0; c < CHUNKS; c++) begin : g_tables
+    logic [7:0] chunk;
+    assign chunk = bits[8*c+:8];
+    always_ff @(posedge clk) begin
+      if (advance) begin
+        for (int j = 0; j < 7; j++) gap_b[c][j] <= GAPS[j][chunk];
+        trail_b[c] <= TRAIL[chunk];
+        count_b[c] <= 4'($countones(chunk));
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (advance) begin
+      part_b  <= part_q;
+      first_b <= first_q;
+      last_b  <= part_last && s_tlast;
+      valid_b <= take;
+    end
+    if (rst) valid_b <= 1'b0;
+  end
+
+  // Clock C: the zeros before the first code of each chunk, from two chunks back at most; counts
+  // inside fours of chunks.
+  logic [CHUNKS+1:0][2:0] trail;  // two chunks of the part before, then this part's
+  logic [CHUNKS+1:0] empty;
+  logic [1:0][2:0] trail_before_q;
+  logic [1:0] empty_before_q;
+  logic [CHUNKS-1:0][7:0][3:0] gap_c;
+  logic [CHUNKS-1:0][3:0] count_c;
+  logic [CHUNKS-1:0][4:0] before_c;  // codes before the chunk in its four
+  logic [CHUNKS-1:0][2:0] trail_c;
+  logic [QUADS-1:0][5:0] quad_c;
+  logic [CHUNKS-1:0] overflow_c;
+  logic [CHUNK_W-1:0] highest_c;
+  logic [PART_W-1:0] part_c;
+  logic found_c, last_c, valid_c;
+
+  for (genvar c = 0; c < CHUNKS; c++) begin : g_zeros
+    logic [3:0] carried;
+    logic [4:0] zeros;
+    logic too_many;
+    assign trail[c+2] = trail_b[c];
+    assign empty[c+2] = count_b[c] == '0;
+    assign carried = empty[c+1] ? 4'd8 + 4'(trail[c]) : 4'(trail[c+1]);
+    assign too_many = empty[c+1] && empty[c];
+    assign zeros = 5'(carried) + 5'(gap_b[c][0]);
+    always_ff @(posedge clk) begin
+      if (advance) begin
+        gap_c[c][0] <= zeros[3:0];
+        for (int j = 1; j < 7; j++) gap_c[c][j] <= 4'(gap_b[c][j]);
+        gap_c[c][7] <= 4'd0;  // the eighth code of eight bits
+        overflow_c[c] <= !empty[c+2] && (too_many || zeros[4]);
+        count_c[c] <= count_b[c];
+        trail_c[c] <= trail_b[c];
+      end
+    end
+  end
+  assign trail[1:0] = first_b ? '0 : trail_before_q;
+  assign empty[1:0] = first_b ? '0 : empty_before_q;
+
+  for (genvar q = 0; q < QUADS; q++) begin : g_quad
+    always_ff @(posedge clk) begin
+      if (advance) begin
+        before_c[4*q] <= 5'd0;
+        before_c[4*q+1] <= 5'(count_b[4*q]);
+        before_c[4*q+2] <= 5'(count_b[4*q]) + 5'(count_b[4*q+1]);
+        before_c[4*q+3] <= 5'(count_b[4*q]) + 5'(count_b[4*q+1]) + 5'(count_b[4*q+2]);
+        quad_c[q] <= (6'(count_b[4*q]) + 6'(count_b[4*q+1])) +
+                     (6'(count_b[4*q+2]) + 6'(count_b[4*q+3]));
+      end
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    if (advance) begin
+      if (valid_b) begin
+        trail_before_q <= trail[CHUNKS+1:CHUNKS];
+        empty_before_q <= empty[CHUNKS+1:CHUNKS];
+      end
+      highest_c <= '0;
+      for (int c = 0; c < int'(CHUNKS); c++) if (!empty[c+2]) highest_c <= CHUNK_W'(c);
+      found_c <= !(&empty[CHUNKS+1:2]);
+      part_c  <= part_b;
+      last_c  <= last_b;
+      valid_c <= valid_b;
+    end
+    if (rst) valid_c <= 1'b0;
+  end
+
+  // Clock D: counts before each four.
+  logic [CHUNKS-1:0][7:0][3:0] gap_d;
+  logic [CHUNKS-1:0][3:0] count_d;
+  logic [CHUNKS-1:0][4:0] before_d;
+  logic [QUADS:0][7:0] quad_sum, quad_d;
+  logic [7:0] half_sum, half_d;  // codes of the lower half of the chunks
+  logic [7:0] step_d;  // what the write pointer advances by
+  logic overflow_d, found_d, last_d, valid_d;
+  logic [6:0] position_d;
+  logic over;
+
+  assign quad_sum[0] = '0;
+  for (genvar q = 1; q <= QUADS; q++) begin : g_quad_sum
+    if (q < 3) begin : g_low
+      assign quad_sum[q] = 8'(quad_c[0]) + ((q == 2) ? 8'(quad_c[q-1]) : 8'd0);
+    end else begin : g_high
+      assign quad_sum[q] = (8'(quad_c[0]) + 8'(quad_c[1])) +
+                           (8'(quad_c[2]) + ((q == 4) ? 8'(quad_c[q-1]) : 8'd0));
+    end
+  end
+  assign half_sum = (QUADS == 1) ? 8'(before_c[2]) : quad_sum[QUADS/2];
+  assign over = SLOTS < BITS && quad_sum[QUADS] > 8'(SLOTS);
+
+  always_ff @(posedge clk) begin
+    if (advance) begin
+      gap_d <= gap_c;
+      count_d <= count_c;
+      before_d <= before_c;
+      quad_d <= quad_sum;
+      half_d <= half_sum;
+      // Rounded up, once the low bits are cut, to the vector that the next section begins with.
+      step_d <= quad_sum[QUADS] + (last_c ? 8'(LANES - 1) : 8'd0);
+      overflow_d <= |overflow_c;
+      found_d <= found_c;
+      position_d <= (7'(part_c) << $clog2(BITS)) | (7'(highest_c) << 3) |
+                    7'(3'd7 - trail_c[highest_c]);
+      last_d <= last_c;
+      valid_d <= valid_c;
+    end
+    hold_q <= advance && valid_c && over;
+    if (rst) begin
+      valid_d <= 1'b0;
+      hold_q  <= 1'b0;
+    end
+  end
+
+  // Clock E: where each chunk's codes go. A part with too many codes goes in two halves.
+  logic upper_q;  // the lower half went on the clock before
+  logic [POINTER_W-1:0] write_q, start_e;
+  logic [POINTER_W-1:0] stop_e;
+  logic [QUADS-1:0][SLOT_W:0] bound_e;  // of each four; the top bit tells whether it has wrapped
+  logic [CHUNKS-1:0][SLOT_W-1:0] place_e;
+  logic [CHUNKS-1:0][3:0] count_e;
+  logic [CHUNKS-1:0][7:0][3:0] gap_e;
+  logic lower_e, upper_e, valid_e;
+  logic end_valid_e, overflow_e, found_e;
+  logic [POINTER_W-1:0] end_e;
+  logic [6:0] position_e;
+  logic overflow_seen_q, found_seen_q;
+  logic [6:0] position_seen_q;
+  logic [POINTER_W-1:0] next_write, end_write;
+
+  assign next_write = write_q + POINTER_W'(step_d);
+  assign end_write  = write_q + POINTER_W'(quad_d[QUADS]);
+
+  for (genvar c = 0; c < CHUNKS; c++) begin : g_place
+    always_ff @(posedge clk) begin
+      place_e[c] <= write_q[SLOT_W-1:0] + SLOT_W'(quad_d[c/4]) + SLOT_W'(before_d[c]);
+      count_e[c] <= (((c < CHUNKS / 2) ? upper_q : hold_q) || !valid_d) ? 4'd0 : count_d[c];
+    end
+  end
+  for (genvar q = 0; q < QUADS; q++) begin : g_bound
+    always_ff @(posedge clk) bound_e[q] <= (SLOT_W + 1)'(write_q) + (SLOT_W + 1)'(quad_d[q]);
+  end
+
+  always_ff @(posedge clk) begin
+    upper_q <= hold_q;
+    gap_e <= gap_d;
+    start_e <= write_q + (upper_q ? POINTER_W'(half_d) : '0);
+    stop_e <= write_q + (hold_q ? POINTER_W'(half_d) : POINTER_W'(quad_d[QUADS]));
+    lower_e <= hold_q;
+    upper_e <= upper_q;
+    valid_e <= valid_d;
+    end_valid_e <= valid_d && advance && last_d;
+    end_e <= end_write;
+    overflow_e <= overflow_d || overflow_seen_q;
+    found_e <= found_d || found_seen_q;
+    position_e <= found_d ? position_d : position_seen_q;
+
+    if (valid_d && advance) begin
+      write_q <= last_d ? {next_write[POINTER_W-1:LANE_W], LANE_W'(0)} : next_write;
+      overflow_seen_q <= !last_d && (overflow_d || overflow_seen_q);
+    end
+
+    if (rst) begin
+      upper_q <= 1'b0;
+      valid_e <= 1'b0;
+      end_valid_e <= 1'b0;
+      write_q <= '0;
+      overflow_seen_q <= 1'b0;
+    end
+  end
+
+  if (PARTS == 1) begin : g_whole
+    assign found_seen_q = 1'b0;
+    assign position_seen_q = '0;
+  end else begin : g_parts
+    logic [PART_W-1:0] part_d;
+    always_ff @(posedge clk) begin
+      if (advance) part_d <= part_c;
+      if (valid_d && advance) begin
+        found_seen_q <= part_d != PART_W'(PARTS - 1) && (found_d || found_seen_q);
+        if (found_d) position_seen_q <= position_d;
+      end
+      if (rst) found_seen_q <= 1'b0;
+    end
+  end
+
+  // Clock R: rotate each chunk's codes to their slots modulo 8; which of them there are, and for
+  // which 8 slots of their four. Where each four begins, as a bit a slot.
+  logic [CHUNKS-1:0][7:0][3:0] gap_r;
+  logic [CHUNKS-1:0][7:0] there_r;
+  logic [CHUNKS-1:0][7:0][BLOCK_W-1:0] block_r;
+  logic [QUADS-1:0][SLOTS-1:0] past_r;  // not before the four's first slot
+  logic [QUADS-1:0] wrap_r;
+  logic [SLOTS-1:0] past_start_r, past_stop_r;
+  logic wrap_stop_r, lower_r, upper_r, valid_r;
+  logic [$clog2(ROWS)-1:0] row_r;
+
+  for (genvar c = 0; c < CHUNKS; c++) begin : g_rotate
+    logic [7:0][3:0] by_3;
+    for (genvar r = 0; r < 8; r++) begin : g_lane
+      logic [3:0][3:0] ways;
+      logic [2:0] code;  // of the chunk, that lane r would get
+      for (genvar s = 0; s < 4; s++) begin : g_way
+        assign ways[s] = gap_e[c][(r+8-s)%8];
+      end
+      assign code = 3'(r) - place_e[c][2:0];
+      assign by_3[r] = ways[place_e[c][1:0]];
+      always_ff @(posedge clk) begin
+        gap_r[c][r] <= place_e[c][2] ? by_3[(r+4)%8] : by_3[r];
+        there_r[c][r] <= {1'b0, code} < count_e[c];
+        block_r[c][r] <= place_e[c][BLOCK_W+2:3] + BLOCK_W'({1'b0, 3'(r)} < {1'b0, place_e[c][2:0]});
+      end
+    end
+  end
+
+  for (genvar p = 0; p < SLOTS; p++) begin : g_past
+    localparam logic [SLOT_W:0] SLOT = (SLOT_W + 1)'(p);
+    for (genvar q = 0; q < QUADS; q++) begin : g_quad
+      always_ff @(posedge clk) past_r[q][p] <= SLOT >= {1'b0, bound_e[q][SLOT_W-1:0]};
+    end
+    always_ff @(posedge clk) begin
+      past_start_r[p] <= SLOT >= {1'b0, start_e[SLOT_W-1:0]};
+      past_stop_r[p]  <= SLOT >= {1'b0, stop_e[SLOT_W-1:0]};
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    for (int q = 0; q < int'(QUADS); q++) wrap_r[q] <= bound_e[q][SLOT_W] != start_e[SLOT_W];
+    wrap_stop_r <= stop_e[SLOT_W] != start_e[SLOT_W];
+    lower_r <= lower_e;
+    upper_r <= upper_e;
+    row_r <= start_e[SLOT_W+:$clog2(ROWS)];
+    valid_r <= valid_e;
+    if (rst) valid_r <= 1'b0;
+  end
+
+  // Clock M: merge fours of chunks; for each slot the four that it takes, its row and whether it
+  // takes anything.
+  logic [QUADS-1:0][QUAD_LANES-1:0][3:0] gap_m;
+  logic [SLOTS-1:0][1:0] quad_m;
+  logic [SLOTS-1:0] write_m;
+  logic [SLOTS-1:0][$clog2(ROWS)-1:0] row_m;
+
+  for (genvar q = 0; q < QUADS; q++) begin : g_merge
+    for (genvar p = 0; p < QUAD_LANES; p++) begin : g_lane
+      logic [3:0] mine;
+      logic [3:0][3:0] ways;
+      logic [1:0] way;
+      for (genvar c = 0; c < 4; c++) begin : g_chunk
+        assign mine[c] = there_r[4*q+c][p%8] && block_r[4*q+c][p%8] == BLOCK_W'(p / 8);
+        assign ways[c] = gap_r[4*q+c][p%8];
+      end
+      assign way = {mine[2] || mine[3], mine[1] || mine[3]};
+      always_ff @(posedge clk) gap_m[q][p] <= ways[way];
+      wire unused = &{1'b0, mine[0]};
+    end
+  end
+
+  for (genvar p = 0; p < SLOTS; p++) begin : g_slot
+    logic [3:0] past;
+    for (genvar q = 0; q < 4; q++) begin : g_past
+      if (q == 0 || q >= QUADS) begin : g_never
+        assign past[q] = 1'b0;
+      end else begin : g_quad
+        // In two halves, the lower one does not have the upper fours, and the upper begins there.
+        assign past[q] = (q >= QUADS / 2 && lower_r) ? 1'b0
+                       : (q <= QUADS / 2 && upper_r) ? 1'b1
+                       : wrap_r[q] ? !past_start_r[p] && past_r[q][p]
+                                   : !past_start_r[p] || past_r[q][p];
+      end
+    end
+    always_ff @(posedge clk) begin
+      quad_m[p] <= {past[2], past[3] || (past[1] && !past[2])};
+      write_m[p] <= valid_r && (wrap_stop_r ? past_start_r[p] || !past_stop_r[p]
+                                            : past_start_r[p] && !past_stop_r[p]);
+      row_m[p] <= row_r + (past_start_r[p] ? '0 : 1'b1);
+      if (rst) write_m[p] <= 1'b0;
+    end
+  end
+
+  // Clock W: into the slots' memories. They are read a vector at a time: all even or all odd halves.
+  logic [GROUP_W-1:0] group_q;  // the next vector to read
+  logic [SLOTS-1:0][3:0] slot;
+
+  for (genvar p = 0; p < SLOTS; p++) begin : g_memory
+    logic [3:0] memory[ROWS];
+    logic [3:0][3:0] ways;
+    for (genvar q = 0; q < 4; q++) begin : g_way
+      assign ways[q] = gap_m[(q<QUADS)?q : 0][p%QUAD_LANES];
+    end
+    always_ff @(posedge clk) begin
+      if (write_m[p]) memory[row_m[p]] <= ways[quad_m[p]];
+    end
+    assign slot[p] = memory[group_q[1+:$clog2(ROWS)]];
+  end
+
+  // The ends of sections, ahead of the codes that they belong to.
+  localparam int unsigned END_W = POINTER_W + 9;
+  localparam int unsigned ENDS = 64;
+  logic [POINTER_W-1:0] end_pointer;
+  logic end_overflow, end_found, end_valid, end_take, end_ready;
+  logic [6:0] end_position;
+  logic [$clog2(ENDS):0] end_level;
+
+  wz_fifo #(
+      .W(END_W),
+      .DEPTH(ENDS)
+  ) u_ends (
+      .clk,
+      .rst,
+      .s_tdata({end_e, overflow_e, found_e, position_e}),
+      .s_tvalid(end_valid_e),
+      .s_tready(end_ready),
+      .m_tdata({end_pointer, end_overflow, end_found, end_position}),
+      .m_tvalid(end_valid),
+      .m_tready(end_take),
+      .level(end_level)
+  );
+
+  // Output. `written_q` is the write pointer as the memories have it.
+  logic [2:0][GROUP_W-1:0] written_q;
+  logic [GROUP_W-1:0] next_group;
+  logic [GROUP_W-1:0] end_group;
+  logic [LANE_W-1:0] end_rest;
+  logic complete, at_end, last, load, full_last;
+
+  assign end_group = end_pointer[POINTER_W-1:LANE_W];
+  assign end_rest = end_pointer[LANE_W-1:0];
+  assign next_group = group_q + 1'b1;
+  assign complete = written_q[2] != group_q;
+  assign at_end = end_valid && end_group == group_q;
+  assign full_last = end_valid && end_group == next_group && end_rest == '0;
+  assign last = at_end || full_last;
+  assign load = (!m_tvalid || m_tready) && (complete || (at_end && end_rest == '0));
+  assign end_take = load && last;
+
+  always_ff @(posedge clk) begin
+    written_q <= {written_q[1:0], write_q[POINTER_W-1:LANE_W]};
+    room_q <= GROUP_W'(write_q[POINTER_W-1:LANE_W] - group_q) < GROUP_W'(ROOM) &&
+              end_level < ($clog2(ENDS) + 1)'(ENDS - 8);
+
+    if (!m_tvalid || m_tready) begin
+      m_tdata <= group_q[0] ? slot[SLOTS-1:LANES] : slot[LANES-1:0];
+      m_tcount <= at_end ? {1'b0, end_rest} : (LANE_W + 1)'(LANES);
+      m_overflow <= end_overflow;
+      m_found <= end_found;
+      m_position <= end_position;
+      m_tlast <= last;
+      m_tvalid <= load;
+    end
+    if (load && !(at_end && end_rest == '0)) group_q <= next_group;
+
+    if (rst) begin
+      written_q <= '0;
+      room_q <= 1'b0;
+      group_q <= '0;
+      m_tvalid <= 1'b0;
+    end
+  end
+
+`ifndef SYNTHESIS
+  a_room : assert property (@(posedge clk) disable iff (rst)
+      GROUP_W'(write_q[POINTER_W-1:LANE_W] - group_q) <= GROUP_W'(2 * ROWS));
+  a_ends : assert property (@(posedge clk) disable iff (rst) end_valid_e |-> end_ready);
+  a_stable : assert property (@(posedge clk) disable iff (rst)
+      m_tvalid && !m_tready |=> m_tvalid && $stable({m_tdata, m_tcount, m_tlast}));
+`else
+  wire unused = &{1'b0, end_ready};
+`endif
+
+endmodule
