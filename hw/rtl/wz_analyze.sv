@@ -8,9 +8,8 @@
 // beats a block, zero beyond the last value. m_plan comes once a block, in order, after its last beat.
 // Non-zero symbols outside plan_order_lo .. plan_order_hi escape; for those inside, table
 // m_plan_table_bank holds the step in the order, at the symbol mod 32. It is complete when the plan is
-// valid, and stays until table_release, which the second pass gives once for each plan of mode coded
-// that has symbols (element other than RAW, stored_values not 0), in the order of the plans, when it
-// has read the table for the last time.
+// valid, and stays until table_release, which the second pass gives once for each plan, in their order,
+// when it will not read the table again.
 //
 // Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
 //
@@ -251,7 +250,8 @@ module wz_analyze
   order_t order;
   range_t range;
   logic order_valid, order_ready, range_valid, range_ready;
-  logic plan_uses, plan_drops, plan_bank;
+  logic bank_free, bank, bank_take;
+  logic plan_room, plan_valid, plan_takes, plan_uses, plan_bank;
 
   wz_order #(
       .TYPES(TYPES)
@@ -279,10 +279,23 @@ module wz_analyze
       .table_bank,
       .table_symbol,
       .table_step,
-      .plan_uses,
-      .plan_drops,
-      .plan_bank,
-      .table_release
+      .s_bank_free(bank_free),
+      .s_bank(bank),
+      .s_bank_take(bank_take)
+  );
+
+  wz_table_banks u_banks (
+      .clk,
+      .rst,
+      .m_free(bank_free),
+      .m_bank(bank),
+      .s_take(bank_take),
+      .s_plan_valid(plan_valid),
+      .s_plan_takes(plan_takes),
+      .s_plan_uses(plan_uses),
+      .s_plan_bank(plan_bank),
+      .m_plan_room(plan_room),
+      .s_release(table_release)
   );
 
   wz_choose #(
@@ -309,8 +322,10 @@ module wz_analyze
       .m_plan_table_bank,
       .m_plan_tvalid,
       .m_plan_tready,
+      .plan_room,
+      .plan_valid,
+      .plan_takes,
       .plan_uses,
-      .plan_drops,
       .plan_bank
   );
 

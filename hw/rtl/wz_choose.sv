@@ -7,7 +7,7 @@
 // break a limit, takes the smallest, compares with constant and raw, and seals the header. With `bare`
 // a block whose frame would not be shorter leaves as it is. Fields that the mode does not have are 0.
 //
-// plan_uses and plan_drops tell wz_order for each plan with an order whether its rank table is used.
+// plan_* tells wz_table_banks of each plan whether its block took a rank table and uses it.
 //
 //   latency       9 clocks from the order to m_plan_tvalid
 //   throughput    a block every 10 clocks
@@ -49,8 +49,10 @@ module wz_choose
     output logic       m_plan_tvalid,
     input  logic       m_plan_tready,
 
+    input  logic plan_room,
+    output logic plan_valid,
+    output logic plan_takes,
     output logic plan_uses,
-    output logic plan_drops,
     output logic plan_bank
 );
 
@@ -292,7 +294,11 @@ module wz_choose
   // The plan.
   logic uses;
   assign uses = coded_q && is_coded && symbols;
-  assign give = at_q[STAGES] && s_range_tvalid && (!m_plan_tvalid || m_plan_tready);
+  assign give = at_q[STAGES] && s_range_tvalid && plan_room && (!m_plan_tvalid || m_plan_tready);
+  assign plan_valid = give;
+  assign plan_takes = symbols && t.code;
+  assign plan_uses = uses;
+  assign plan_bank = o.bank;
   assign s_traits_tready = give;
   assign s_order_tready = give;
   assign s_range_tready = give;
@@ -303,10 +309,6 @@ module wz_choose
     if (ready) seen_q <= 1'b1;
     if (at_q[STAGES] && !give) at_q[STAGES] <= 1'b1;
     if (give) seen_q <= 1'b0;
-
-    plan_uses  <= give && uses;
-    plan_drops <= give && symbols && t.code && !uses;
-    plan_bank  <= o.bank;
 
     if (m_plan_tready) m_plan_tvalid <= 1'b0;
     if (give) begin
@@ -358,8 +360,6 @@ module wz_choose
       at_q <= '0;
       seen_q <= 1'b0;
       m_plan_tvalid <= 1'b0;
-      plan_uses <= 1'b0;
-      plan_drops <= 1'b0;
     end
   end
 

@@ -9,8 +9,7 @@
 // take a clock each; from there the path alternates, so left and right are taken together.
 //
 // The order leaves as soon as the sums are known; m_range, when the table is written: so a plan that
-// waits for both may be used at once. Two blocks' counts and two tables are held. A table is freed by
-// plan_drops (the plan does not use it) or, after plan_uses, by table_release.
+// waits for both may be used at once. Two blocks' counts are held; s_bank says which table to write.
 //
 //   latency       at most 35 clocks from the last word to m_order, 37 to m_range; 27 and 20 where no
 //                 value lies beyond the first 15 symbols
@@ -54,10 +53,9 @@ module wz_order
     output logic [4:0] table_symbol,
     output logic [4:0] table_step,
 
-    input logic plan_uses,
-    input logic plan_drops,
-    input logic plan_bank,
-    input logic table_release
+    input  logic s_bank_free,
+    input  logic s_bank,
+    output logic s_bank_take
 );
 
   localparam int unsigned SUM_W = COUNT_W + 4;  // at most 16 bits a value
@@ -145,14 +143,6 @@ module wz_order
   peak_t wait_best;
   assign wait_best = waits_best_q[!walk_page_q];
 
-  // ---- Rank tables ----
-
-  logic [1:0] table_busy_q, table_issued_q;  // by bank: not free; a plan that uses it is out
-  logic older_q;  // of two that are out
-  logic free_bank, released;
-  assign free_bank = table_busy_q[0];
-  assign released = &table_issued_q ? older_q : table_issued_q[1];
-
   // ---- The walk ----
 
   typedef enum logic [2:0] {
@@ -214,7 +204,8 @@ module wz_order
   assign order_free = !m_order_tvalid || m_order_tready;
 
   assign begin_walk = state_q == IDLE && waits_q[!walk_page_q] && s_shape_tvalid && !writer_q &&
-      !complete_q && !m_range_tvalid && !(&table_busy_q);
+      !complete_q && !m_range_tvalid && (s_bank_free || !s_shape_tdata.ranked);
+  assign s_bank_take = begin_walk && s_shape_tdata.ranked;
   assign s_shape_tready = begin_walk;
 
   element_type_e shape_element;
@@ -245,7 +236,7 @@ module wz_order
           state_q <= s_shape_tdata.ranked ? FETCH : GIVE;
           walk_page_q <= !walk_page_q;
           walk_groups_q <= waits_groups_q[!walk_page_q];
-          bank_q <= free_bank;
+          bank_q <= s_bank;
           ranked_q <= s_shape_tdata.ranked;
           base_q <= wait_best.symbol;
           base_count_q <= wait_best.count;
@@ -317,18 +308,6 @@ module wz_order
     if (begin_walk) waits_q[!walk_page_q] <= 1'b0;
     if (state_q == GIVE && order_free) busy_q[walk_page_q] <= 1'b0;
 
-    // Tables.
-    if (begin_walk && s_shape_tdata.ranked) table_busy_q[free_bank] <= 1'b1;
-    if (plan_drops) table_busy_q[plan_bank] <= 1'b0;
-    if (table_release) begin
-      table_busy_q[released] <= 1'b0;
-      table_issued_q[released] <= 1'b0;
-    end
-    if (plan_uses) begin
-      table_issued_q[plan_bank] <= 1'b1;
-      older_q <= !plan_bank;
-    end
-
     if (rst) begin
       state_q <= IDLE;
       join_q <= 1'b0;
@@ -339,8 +318,6 @@ module wz_order
       grant_page_q <= 1'b0;
       write_page_q <= 1'b0;
       walk_page_q <= 1'b1;
-      table_busy_q <= '0;
-      table_issued_q <= '0;
     end
   end
 

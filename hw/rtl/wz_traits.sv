@@ -196,7 +196,8 @@ module wz_traits
         else if (first2_q) stored3_q[i] <= 1'b0;
       end
       left_out_q <= (first2_q ? '0 : left_out_q) + 7'(beat_zero && whole2_q);
-      partial_zero_q <= beat_zero && !whole2_q;
+      // A beat without values may follow the last one with some.
+      if (any2_q || first2_q) partial_zero_q <= beat_zero && !whole2_q;
       index_q <= index + 6'(any2_q);
       code3_q <= code2_q;
       element3_q <= element2;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// wz_analyze with a second pass that frees rank tables when told to: one for each s_release.
+// wz_analyze with a second pass that releases plans when told to: one for each s_release.
 
 module analyze_released
   import wz_format_pkg::*;
@@ -41,15 +41,14 @@ module analyze_released
     output logic s_release_tready
 );
 
-  logic [1:0] held_q;  // tables that plans use
+  logic [15:0] held_q;  // plans that are not released
   logic takes, released;
-  assign takes = m_plan_tvalid && m_plan_tready && m_plan_tdata.mode == MODE_CODED &&
-      m_plan_tdata.element != ELEMENT_TYPE_RAW && m_plan_tdata.stored_values != '0;
+  assign takes = m_plan_tvalid && m_plan_tready;
   assign s_release_tready = held_q != '0;
   assign released = s_release_tvalid && s_release_tready;
 
   always_ff @(posedge clk) begin
-    held_q <= held_q + 2'(takes) - 2'(released);
+    held_q <= held_q + 16'(takes) - 16'(released);
     if (rst) held_q <= '0;
   end
 

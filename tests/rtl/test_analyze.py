@@ -7,12 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codec import format as f
 from codec.elements import ElementType
-from codec.format import Coder, Mode
+from codec.format import CODER_RANKS, ZERO_RANK_NONE, Mode
+from tests.rtl import blocks as make
 from tests.rtl import plans
+from tests.rtl.blocks import Block, packets, symbols
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.plans import Block
+from tests.rtl.plans import Plan
 
 BF16_ALONE = 0b000010
 WRAPPER = Path(__file__).with_name("analyze_released.sv")
@@ -44,7 +45,7 @@ class Analyzer:
         dut = self.dut
         dut["bare"] = bare
         dut.reset()
-        self.sent = Source("s_axis", **plans.packets(blocks), stall=stalls[0], burst=9)
+        self.sent = Source("s_axis", **packets(blocks), stall=stalls[0], burst=9)
         self.beats = Sink("m_beat", stall=stalls[1], burst=9)
         self.plans = Sink(
             "m_plan",
@@ -53,98 +54,66 @@ class Analyzer:
             burst=99,
         )
         self.table = Sink("table", fields=("bank", "symbol", "step"), valid="we", ready=None)
-        self.wanted = [plans.plan(block, bare=bare, built=self.built) for block in blocks]
-        ranked = sum(map(_has_table, self.wanted))
         self.released = Source(
-            "s_release", token=np.zeros(ranked, np.uint8), stall=stalls[2], burst=199
+            "s_release", token=np.zeros(len(blocks), np.uint8), stall=stalls[2], burst=199
         )
-        streams = [self.sent, self.beats, self.plans, self.table]
-        if ranked:
-            streams.append(self.released)
-        dut.stream(*streams, seed=seed, drain=400)
-
-
-def _has_table(plan: dict[str, int]) -> bool:
-    return plan["mode"] == Mode.CODED and plan["element"] != 0 and plan["stored_values"] > 0
+        dut.stream(self.sent, self.beats, self.plans, self.table, self.released, seed=seed)
+        self.wanted = [block.as_built(self.built).plan(bare=bare) for block in blocks]
 
 
 def check(analyzer: Analyzer, blocks: Sequence[Block]) -> None:
     """Everything that came out of the latest run."""
-    parts = [plans.shape(_as_built(block, analyzer.built)) for block in blocks]
-    beats = b"".join(beat.ljust(64, b"\0") for part in parts for beat in part.beats)
-    assert analyzer.beats["tdata"].tobytes() == beats
-    got = [plans.unpack(word, "plan_t") for word in analyzer.plans.integers("tdata")]
+    wanted = analyzer.wanted
+    assert np.array_equal(analyzer.beats["tdata"], np.concatenate([plan.beats for plan in wanted]))
+    got = [plans.unpack(word) for word in analyzer.plans.integers("tdata")]
     assert len(got) == len(blocks)
-    for i, (found, wanted) in enumerate(zip(got, analyzer.wanted, strict=True)):
-        differing = {k: (found[k], v) for k, v in wanted.items() if found[k] != v}
+    for i, (found, plan) in enumerate(zip(got, wanted, strict=True)):
+        differing = {
+            name: (found[name], value)
+            for name, value in plan.fields.items()
+            # Which beats are stored has a meaning in coded plans alone.
+            if found[name] != value and (name, found["mode"]) not in _FREE
+        }
         assert not differing, f"block {i}: {blocks[i].element.name}: {differing}"
-    _check_last_beats(analyzer, parts)
+    ends = np.cumsum([len(plan.beats) for plan in wanted])
+    for end, clock in zip(ends, analyzer.plans.clocks, strict=True):
+        assert end == 0 or analyzer.beats.clocks[end - 1] < clock
     _check_tables(analyzer, blocks)
 
 
-def _as_built(block: Block, built: int) -> Block:
-    if built >> block.element & 1:
-        return block
-    tag = min(tag for tag in ElementType if built >> tag & 1)
-    return Block(block.data, tag, block.phase % tag.width_bytes, code=False)
-
-
-def _check_last_beats(analyzer: Analyzer, parts: Sequence[plans.Shape]) -> None:
-    """A plan comes after the last beat of its block."""
-    ends = np.cumsum([len(part.beats) for part in parts])
-    for end, clock in zip(ends, analyzer.plans.clocks, strict=True):
-        assert end == 0 or analyzer.beats.clocks[end - 1] < clock
+_FREE = {("stored_beats", Mode.RAW), ("stored_beats", Mode.CONSTANT)}
 
 
 def _check_tables(analyzer: Analyzer, blocks: Sequence[Block]) -> None:
-    """Between a plan and the release of its table the table ranks every symbol of the block."""
+    """Between a plan and its release its table has the step of every ranked symbol of the block."""
     table = analyzer.table
-    events = list(
-        zip(table.clocks, table["bank"], table["symbol"], table["step"], strict=True)
-    )
-    users = [i for i, plan in enumerate(analyzer.wanted) if _has_table(plan)]
+    writes = list(zip(table.clocks, table["bank"], table["symbol"], table["step"], strict=True))
     memory = np.full((2, 32), -1)
     at = 0
-    for user, release in zip(users, analyzer.released.clocks, strict=True):
-        wanted = analyzer.wanted[user]
-        taken = analyzer.plans.clocks[user]
-        bank = analyzer.plans["table_bank"][user]
-        while at < len(events) and events[at][0] <= taken:
-            memory[events[at][1], events[at][2]] = events[at][3]
+    for i, (plan, block) in enumerate(zip(analyzer.wanted, blocks, strict=True)):
+        while at < len(writes) and writes[at][0] <= analyzer.plans.clocks[i]:
+            memory[writes[at][1], writes[at][2]] = writes[at][3]
             at += 1
-        for clock, written, _, _ in events[at:]:
-            if clock > release:
+        if not plan.steps:
+            continue
+        bank = analyzer.plans["table_bank"][i]
+        for clock, written, _, _ in writes[at:]:
+            if clock > analyzer.released.clocks[i]:
                 break
-            assert written != bank
-        _check_ranks(
-            blocks[user],
-            wanted,
-            memory[bank],
-            int(analyzer.plans["order_lo"][user]),
-            int(analyzer.plans["order_hi"][user]),
-        )
+            assert written != bank, f"block {i}"
+        low, high = analyzer.plans["order_lo"][i], analyzer.plans["order_hi"][i]
+        escape = CODER_RANKS[plan.fields["coder"]]
+        found = np.unique(symbols(block.values, block.element))
+        for symbol in found[found > 0]:
+            ranked = low <= symbol <= high
+            assert ranked == (symbol in plan.steps) or _rank(memory[bank, symbol % 32], plan) >= escape
+            if symbol in plan.steps:
+                assert memory[bank, symbol % 32] == plan.steps[symbol], f"block {i}: {symbol}"
 
 
-def _check_ranks(
-    block: Block, wanted: dict[str, int], steps: np.ndarray, low: int, high: int
-) -> None:
-    order = plans.ranks(block, wanted)
-    escape = f.CODER_RANKS[Coder(wanted["coder"])]
-    zero_rank = wanted["zero_rank"]
-    stored = b"".join(
-        beat
-        for i, beat in enumerate(plans.shape(block).beats)
-        if wanted["stored_beats"] >> i & 1
-    )
-    for symbol in np.unique(plans.symbols(stored, block.element)):
-        if symbol == 0:
-            rank = escape if zero_rank == f.ZERO_RANK_NONE else zero_rank
-        else:
-            step = int(steps[symbol % 32])
-            rank = step + (zero_rank != f.ZERO_RANK_NONE and step >= zero_rank)
-            if rank >= escape or not low <= symbol <= high:
-                rank = escape
-        assert rank == order.get(int(symbol), escape)
+def _rank(step: int, plan: Plan) -> int:
+    zero_rank = plan.fields["zero_rank"]
+    return step + (zero_rank != ZERO_RANK_NONE and step >= zero_rank)
 
 
 @pytest.fixture(scope="module", params=list(BUILDS))
