@@ -1,0 +1,415 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Packs the unary codes of a group of LANES ranks, up to 16 bits each (docs/format.md, section 8).
+//
+// Of a code only the place of its one matters. The places are prefix sums of the lengths, added to
+// where the frame's section stands. The section is cut into words of 16 bits; a place is a word and a
+// bit in it, and a banyan network brings the bits of every lane to the word's lane. Lanes of one word
+// are neighbours with the same destination, so that wherever two of them meet in the network they
+// are joined by an OR, and words never collide: any group takes one clock, also the longest.
+// The words go straight to the lanes of a wz_rows. Only the last, incomplete word is kept (`carry_q`)
+// and joined to the first of the next group.
+//
+// A group whose codes reach round to the word they began in (it takes nearly 16 bits a value) leaves
+// its last bits to the next group. If it is the frame's last, a write follows by itself, and the
+// clock after it must bring no group: only R0 can have such a group.
+//
+//   latency       6 + log2(LANES / 4) + ceil(log2(LANES) / 2) clocks: 12 for 32 lanes
+//   throughput    1 group a clock
+//   back-pressure none: while `used` rows are taken, there must be room for one row more than the
+//                 groups under way fill
+
+module wz_unary_pack #(
+    parameter int unsigned LANES = 32,  // 8, 16, 32 or 64
+    parameter int unsigned ROWS = 32,
+    localparam int unsigned ROW_W = $clog2(ROWS),
+    localparam int unsigned ROW_LANES = (LANES < 32) ? 32 : LANES
+) (
+    input logic clk,
+    input logic rst,  // synchronous, active high
+
+    input logic [LANES-1:0][4:0] s_rank,
+    input logic [LANES-1:0]      s_present,
+    input logic                  s_first,  // of the frame
+    input logic                  s_last,
+    input wz_pack_pkg::codes_t   s_codes,
+    input logic                  s_valid,
+
+    output logic                       w_valid,  // to wz_rows
+    output logic [ROW_LANES-1:0]       w_lanes,
+    output logic [ROW_LANES-1:0]       w_next,
+    output logic [ROW_W-1:0]           w_row,
+    output logic [ROW_LANES-1:0][15:0] w_data,
+    output logic [1:0]                 w_done,
+    input  logic [ROW_W-1:0]           r_row,
+
+    output logic [ROW_W-1:0] used  // rows begun and not read, one clock late
+);
+
+  import wz_format_pkg::*;
+  import wz_pack_pkg::*;
+
+  localparam int unsigned LANE_W = $clog2(LANES);
+  localparam int unsigned RING_W = LANE_W + 4;  // bits of a place modulo 16 * LANES
+  localparam int unsigned ROW_PLACE_W = $clog2(ROW_LANES) + 4;  // of a place in a row
+  localparam int unsigned QUADS = LANES / 4;
+  localparam int unsigned QUAD_STEPS = LANE_W - 2;
+  localparam int unsigned SUM_W = RING_W + 1;
+  localparam int unsigned NETWORK = (LANE_W + 1) / 2;  // clocks
+
+  // Clock 1: lengths, 0 where there is no code.
+  logic [LANES-1:0][4:0] length_q;
+  for (genvar i = 0; i < LANES; i++) begin : g_length
+    logic [4:0] length;
+    always_comb begin
+      unique case (s_codes.coder)
+        CODER_R0: length = s_rank[i] + 5'd1;
+        CODER_R1: length = {1'b0, s_rank[i][4:1]} + 5'd1;
+        CODER_R2: length = {2'b0, s_rank[i][4:2]} + 5'd1;
+        default: length = (s_rank[i] >= 5'd3) ? s_rank[i] - 5'd2 : 5'd0;
+      endcase
+    end
+    always_ff @(posedge clk) length_q[i] <= s_present[i] ? length : 5'd0;
+  end
+
+  wire unused_codes = &{1'b0, s_codes};
+
+  // What goes beside, up to the base. Index: after clock i + 1.
+  localparam int unsigned BEFORE = 3 + QUAD_STEPS;
+  logic [BEFORE-1:0] valid_q, first_q, last_q;
+  logic [1:0] start_q[BEFORE];
+  always_ff @(posedge clk) begin
+    valid_q <= {valid_q[BEFORE-2:0], s_valid && s_codes.unary_any};
+    first_q <= {first_q[BEFORE-2:0], s_first};
+    last_q  <= {last_q[BEFORE-2:0], s_last};
+    start_q[0] <= s_codes.unary_start;
+    for (int i = 1; i < int'(BEFORE); i++) start_q[i] <= start_q[i-1];
+    if (rst) valid_q <= '0;
+  end
+
+  // Clocks 2 and 3: sums inside groups of four. The place of a one is a sum less one.
+  logic [LANES-1:0] has_q[BEFORE];  // index as above; a lane has a code
+  logic [QUADS-1:0][3:0][5:0] place3_q;
+  logic [QUADS-1:0][6:0] total3_q;
+  for (genvar q = 0; q < QUADS; q++) begin : g_quad
+    logic [4:0] a_q, c_q;
+    logic [5:0] ab_q, cd_q;
+    always_ff @(posedge clk) begin
+      a_q  <= length_q[4*q];
+      ab_q <= {1'b0, length_q[4*q]} + {1'b0, length_q[4*q+1]};
+      c_q  <= length_q[4*q+2];
+      cd_q <= {1'b0, length_q[4*q+2]} + {1'b0, length_q[4*q+3]};
+      place3_q[q][0] <= {1'b0, a_q} - 6'd1;
+      place3_q[q][1] <= ab_q - 6'd1;
+      // Two sums and a one: the carry into an adder whose operand is inverted twice.
+      place3_q[q][2] <= ab_q + {1'b0, c_q} - 6'd1;
+      place3_q[q][3] <= ab_q + cd_q - 6'd1;
+      total3_q[q] <= {1'b0, ab_q} + {1'b0, cd_q};
+    end
+  end
+  always_comb begin
+    for (int i = 0; i < int'(LANES); i++) has_q[0][i] = length_q[i] != '0;
+  end
+  for (genvar k = 1; k < BEFORE; k++) begin : g_has
+    always_ff @(posedge clk) has_q[k] <= has_q[k-1];
+  end
+
+  // Clocks 4 up: totals of the groups of four before, by doubling.
+  logic [QUADS-1:0][SUM_W-1:0] sum[QUAD_STEPS+1]  /*verilator split_var*/;
+  logic [QUADS-1:0][3:0][5:0] place[QUAD_STEPS+1]  /*verilator split_var*/;
+  assign place[0] = place3_q;
+  for (genvar q = 0; q < QUADS; q++) begin : g_sum0
+    assign sum[0][q] = SUM_W'(total3_q[q]);
+  end
+  for (genvar k = 0; k < QUAD_STEPS; k++) begin : g_sum
+    logic [QUADS-1:0][SUM_W-1:0] sum_q;
+    logic [QUADS-1:0][3:0][5:0] place_q;
+    for (genvar q = 0; q < QUADS; q++) begin : g_add
+      if (q >= (1 << k)) begin : g_two
+        always_ff @(posedge clk) sum_q[q] <= sum[k][q] + sum[k][q-(1<<k)];
+      end else begin : g_one
+        always_ff @(posedge clk) sum_q[q] <= sum[k][q];
+      end
+    end
+    always_ff @(posedge clk) place_q <= place[k];
+    assign sum[k+1] = sum_q;
+    assign place[k+1] = place_q;
+  end
+
+  // Clock B (the base): where the group begins in the row. The only loop; rows are counted too.
+  logic [QUADS-1:0][SUM_W-1:0] sums;
+  assign sums = sum[QUAD_STEPS];
+  logic [ROW_PLACE_W-1:0] base, base_q;
+  logic [ROW_PLACE_W:0] stop;
+  logic [ROW_W-1:0] row_q;
+  logic b_valid, b_last;
+  logic [1:0] done;
+
+  assign b_valid = valid_q[BEFORE-1];
+  assign b_last = last_q[BEFORE-1];
+  assign base = first_q[BEFORE-1] ? ROW_PLACE_W'({start_q[BEFORE-1], 7'd0}) : base_q;
+  assign stop = {1'b0, base} + (ROW_PLACE_W + 1)'(sums[QUADS-1]);
+
+  // In the ring of 16 * LANES bits: a group ends in the word it began in, after a turn.
+  logic [SUM_W-1:0] ring_stop;
+  logic again;
+  assign ring_stop = {1'b0, base[RING_W-1:0]} + sums[QUADS-1];
+  assign done = {1'b0, stop[ROW_PLACE_W]} + {1'b0, b_last && stop[ROW_PLACE_W-1:0] != '0};
+
+  logic [QUADS-1:0][SUM_W-1:0] quad_q;
+  logic [QUADS-1:0][3:0][5:0] quad_place_q;
+  logic [LANES-1:0] quad_has_q;
+  logic c_valid_q, c_first_q, c_last_q;
+  logic [ROW_PLACE_W-1:4] c_base_q;  // in words
+  logic [LANE_W:0] c_stop_q;  // word of the end in the ring, not wrapped
+  logic c_stop_aligned_q;
+  logic [ROW_W-1:0] c_row_q;
+  logic [1:0] c_done_q;
+
+  always_ff @(posedge clk) begin
+    used <= row_q - r_row;
+    if (b_valid) begin
+      base_q <= stop[ROW_PLACE_W-1:0];
+      row_q  <= row_q + ROW_W'(done);
+    end
+    for (int q = 0; q < int'(QUADS); q++) begin
+      quad_q[q] <= {1'b0, base[RING_W-1:0]} + ((q == 0) ? '0 : sums[(q == 0) ? 0 : q-1]);
+    end
+    quad_place_q <= place[QUAD_STEPS];
+    quad_has_q <= has_q[BEFORE-1];
+    c_valid_q <= b_valid;
+    c_first_q <= first_q[BEFORE-1];
+    c_last_q <= b_last;
+    c_base_q <= base[ROW_PLACE_W-1:4];
+    c_stop_q <= ring_stop[SUM_W-1:4];
+    c_stop_aligned_q <= ring_stop[3:0] == '0;
+    c_row_q <= row_q;
+    c_done_q <= done;
+    if (rst) begin
+      row_q <= '0;
+      c_valid_q <= 1'b0;
+    end
+  end
+
+  // The end lies past the turn in the word of the base: bits of that word belong to the next row.
+  assign again = c_stop_q == {1'b1, c_base_q[4+:LANE_W]} && !c_stop_aligned_q;
+
+  // Clock C: the places of the ones.
+  logic [LANES-1:0][SUM_W-1:0] one_q;
+  logic [LANES-1:0] one_has_q;
+  logic d_valid_q, d_first_q, d_last_q, d_again_q, d_same_q;
+  logic [ROW_PLACE_W-1:4] d_base_q;
+  logic [LANE_W:0] d_stop_q;
+  logic [ROW_W-1:0] d_row_q;
+  logic [1:0] d_done_q;
+
+  always_ff @(posedge clk) begin
+    for (int i = 0; i < int'(LANES); i++) begin
+      one_q[i] <= quad_q[i/4] + SUM_W'(quad_place_q[i/4][i%4]);
+    end
+    one_has_q <= quad_has_q;
+    d_valid_q <= c_valid_q;
+    d_first_q <= c_first_q;
+    d_last_q  <= c_last_q;
+    d_again_q <= again;
+    d_same_q  <= c_stop_q == {1'b0, c_base_q[4+:LANE_W]};
+    d_base_q  <= c_base_q;
+    d_stop_q  <= c_stop_q;
+    d_row_q   <= c_row_q;
+    d_done_q  <= c_done_q;
+    if (rst) d_valid_q <= 1'b0;
+  end
+
+  // Clock D: one-hot bits, words, and whether a lane's one goes to the network or only to the carry.
+  logic [LANES-1:0][15:0] bit_q;
+  logic [LANES-1:0][LANE_W-1:0] word_q;
+  logic [LANES-1:0] word_valid_q, carried_q;
+  for (genvar i = 0; i < LANES; i++) begin : g_one
+    logic [LANE_W:0] word;
+    assign word = one_q[i][SUM_W-1:4];
+    for (genvar l = 0; l < 16; l++) begin : g_bit
+      always_ff @(posedge clk) bit_q[i][l] <= one_q[i][3:0] == 4'(l);
+    end
+    always_ff @(posedge clk) begin
+      word_q[i] <= word[LANE_W-1:0];
+      word_valid_q[i] <= one_has_q[i] && d_valid_q && word != {1'b1, d_base_q[4+:LANE_W]};
+      carried_q[i] <= one_has_q[i] && word == d_stop_q;
+    end
+  end
+
+  // The network, and beside it what the last word holds. Index: before the stage.
+  logic [LANES-1:0][15:0] bits[LANE_W+1]  /*verilator split_var*/;
+  logic [LANES-1:0][LANE_W-1:0] to[LANE_W+1]  /*verilator split_var*/;
+  logic [LANES-1:0] live[LANE_W+1]  /*verilator split_var*/;
+  assign bits[0] = bit_q;
+  assign to[0] = word_q;
+  assign live[0] = word_valid_q;
+
+  for (genvar s = 0; s < LANE_W; s++) begin : g_stage
+    logic [LANES-1:0][15:0] bits_d;
+    logic [LANES-1:0][LANE_W-1:0] to_d;
+    logic [LANES-1:0] live_d;
+    for (genvar i = 0; i < LANES; i++) begin : g_lane
+      localparam int unsigned PARTNER = i ^ (1 << s);
+      localparam logic HERE = 1'((i >> s) & 1);
+      logic own, other;
+      assign own = live[s][i] && to[s][i][s] == HERE;
+      assign other = live[s][PARTNER] && to[s][PARTNER][s] == HERE;
+      assign bits_d[i] = (bits[s][i] & {16{own}}) | (bits[s][PARTNER] & {16{other}});
+      assign to_d[i] = own ? to[s][i] : to[s][PARTNER];
+      assign live_d[i] = own || other;
+`ifndef SYNTHESIS
+      a_join : assert property (@(posedge clk) disable iff (rst)
+          own && other |-> (to[s][i] >> s) == (to[s][PARTNER] >> s));
+`endif
+    end
+    if (s % 2 == 1 && s != LANE_W - 1) begin : g_flop
+      logic [LANES-1:0][15:0] bits_q;
+      logic [LANES-1:0][LANE_W-1:0] to_q;
+      logic [LANES-1:0] live_q;
+      always_ff @(posedge clk) begin
+        bits_q <= bits_d;
+        to_q   <= to_d;
+        live_q <= live_d;
+      end
+      assign bits[s+1] = bits_q;
+      assign to[s+1] = to_q;
+      assign live[s+1] = live_q;
+    end else begin : g_wire
+      assign bits[s+1] = bits_d;
+      assign to[s+1] = to_d;
+      assign live[s+1] = live_d;
+    end
+  end
+  wire unused = &{1'b0, to[LANE_W], live[LANE_W]};
+
+  logic [QUADS-1:0][15:0] carry4_q;
+  logic [15:0] carry_any, carried;
+  for (genvar q = 0; q < QUADS; q++) begin : g_carry
+    always_ff @(posedge clk) begin
+      carry4_q[q] <= (bit_q[4*q] & {16{carried_q[4*q]}}) | (bit_q[4*q+1] & {16{carried_q[4*q+1]}})
+                   | (bit_q[4*q+2] & {16{carried_q[4*q+2]}})
+                   | (bit_q[4*q+3] & {16{carried_q[4*q+3]}});
+    end
+  end
+  always_comb begin
+    carry_any = '0;
+    for (int q = 0; q < int'(QUADS); q++) carry_any |= carry4_q[q];
+  end
+  // Into step with the network.
+  if (NETWORK == 2) begin : g_carry_two
+    assign carried = carry_any;
+  end else begin : g_carry_three
+    logic [15:0] carry_any_q;
+    always_ff @(posedge clk) carry_any_q <= carry_any;
+    assign carried = carry_any_q;
+  end
+
+  // Beside the network. Index: 0 after clock D.
+  logic [NETWORK-1:0] e_valid_q, e_first_q, e_last_q, e_again_q, e_same_q;
+  logic [ROW_PLACE_W-1:4] e_base_q[NETWORK];
+  logic [ROW_W-1:0] e_row_q[NETWORK];
+  logic [1:0] e_done_q[NETWORK];
+  always_ff @(posedge clk) begin
+    e_valid_q <= {e_valid_q[NETWORK-2:0], d_valid_q};
+    e_first_q <= {e_first_q[NETWORK-2:0], d_first_q};
+    e_last_q  <= {e_last_q[NETWORK-2:0], d_last_q};
+    e_again_q <= {e_again_q[NETWORK-2:0], d_again_q};
+    e_same_q  <= {e_same_q[NETWORK-2:0], d_same_q};
+    e_base_q[0] <= d_base_q;
+    e_row_q[0]  <= d_row_q;
+    e_done_q[0] <= d_done_q;
+    for (int i = 1; i < int'(NETWORK); i++) begin
+      e_base_q[i] <= e_base_q[i-1];
+      e_row_q[i]  <= e_row_q[i-1];
+      e_done_q[i] <= e_done_q[i-1];
+    end
+    if (rst) e_valid_q <= '0;
+  end
+
+  // Clock E, the last: join the carry and write.
+  localparam int unsigned TURNS_W = $clog2(ROW_LANES) - LANE_W;  // rings in a row
+  logic [15:0] carry_q, carry_in;
+  logic flush_q;  // the carry is the frame's end and goes to the row's next turn
+  logic e_valid, e_last_again;
+  logic [LANES-1:0] first_word_q, behind_q;  // of the group in clock E: its first word; words before
+  logic [ROW_PLACE_W-1:4] e_base;
+
+  assign e_valid = e_valid_q[NETWORK-1];
+  assign e_base = e_base_q[NETWORK-1];
+  assign e_last_again = e_valid && e_last_q[NETWORK-1] && e_again_q[NETWORK-1];
+  assign carry_in = e_first_q[NETWORK-1] ? '0 : carry_q;
+
+  always_ff @(posedge clk) begin
+    // A clock ahead; kept where the end of the frame still has to be written.
+    if (!e_last_again) begin
+      for (int i = 0; i < int'(LANES); i++) begin
+        first_word_q[i] <= LANE_W'(i) == e_base_q[NETWORK-2][4+:LANE_W];
+        behind_q[i] <= LANE_W'(i) < e_base_q[NETWORK-2][4+:LANE_W];
+      end
+    end
+    if (e_valid) carry_q <= carried | (e_same_q[NETWORK-1] ? carry_in : '0);
+    flush_q <= e_last_again;
+    if (rst) flush_q <= 1'b0;
+  end
+
+  // Where the group, or the rest of one, is written. A ring can be less than a row.
+  logic [LANES-1:0][15:0] data_d, packed_bits;
+  assign packed_bits = bits[LANE_W];
+  always_comb begin
+    for (int i = 0; i < int'(LANES); i++) begin
+      data_d[i] = packed_bits[i]
+                | ({16{first_word_q[i]}} & (flush_q ? carry_q : carry_in));
+    end
+  end
+
+  logic [ROW_W-1:0] flush_row_q;
+  logic [ROW_LANES-1:0] lanes_d, next_d;
+  if (TURNS_W == 0) begin : g_row_is_ring
+    always_comb begin
+      lanes_d = flush_q ? first_word_q : '1;
+      next_d  = flush_q ? '0 : behind_q;
+    end
+    always_ff @(posedge clk) flush_row_q <= e_row_q[NETWORK-1] + 1'b1;
+  end else begin : g_row_is_rings
+    localparam int unsigned TURNS = 1 << TURNS_W;
+    logic [TURNS_W-1:0] turn, turn_after, flush_turn_q;
+    assign turn = e_base[4+LANE_W+:TURNS_W];
+    assign turn_after = turn + 1'b1;
+    always_comb begin
+      for (int t = 0; t < int'(TURNS); t++) begin
+        for (int i = 0; i < int'(LANES); i++) begin
+          lanes_d[t*int'(LANES)+i] = flush_q ? first_word_q[i] && flush_turn_q == TURNS_W'(t)
+                                   : behind_q[i] ? turn_after == TURNS_W'(t)
+                                   : turn == TURNS_W'(t);
+          next_d[t*int'(LANES)+i] = !flush_q && behind_q[i] && turn == '1;
+        end
+      end
+    end
+    always_ff @(posedge clk) begin
+      flush_turn_q <= turn_after;
+      flush_row_q  <= e_row_q[NETWORK-1] + ROW_W'(turn == '1);
+    end
+  end
+
+  always_ff @(posedge clk) begin
+    w_lanes <= lanes_d;
+    w_next <= next_d;
+    for (int i = 0; i < int'(ROW_LANES); i++) w_data[i] <= data_d[i%int'(LANES)];
+    w_row <= flush_q ? flush_row_q : e_row_q[NETWORK-1];
+    // The row that the rest goes to is complete only with it.
+    w_done <= flush_q ? 2'd1 : e_done_q[NETWORK-1] - 2'(e_last_again);
+    w_valid <= e_valid || flush_q;
+    if (rst) w_valid <= 1'b0;
+  end
+  wire unused_base = &{1'b0, e_base};
+
+`ifndef SYNTHESIS
+  localparam int unsigned LATENCY = BEFORE + 3 + NETWORK;
+  initial assert (LANES == 8 || LANES == 16 || LANES == 32 || LANES == 64);
+  a_latency : assert property (@(posedge clk) disable iff (rst)
+      s_valid && s_codes.unary_any |-> ##(LATENCY) w_valid);
+  a_distance : assert property (@(posedge clk) disable iff (rst) flush_q |-> !e_valid);
+`endif
+
+endmodule
