@@ -5,7 +5,7 @@ A message is one slice of one collective, or one slice of a send. On the socket:
 
 | part    | bytes            | meaning                                                          |
 |---------|------------------|------------------------------------------------------------------|
-| header  | 52               | what the message is (`_HEADER`), closed by its own CRC-32        |
+| header  | 52               | what the message is (`_HEADER`), closed by its own CRC-32C       |
 | table   | 2 per packet     | payload length in bits 0-12; bit 15 is the packet's mark "coded" |
 | payload | sum of lengths   | the packets' payloads, back to back                              |
 
@@ -15,20 +15,20 @@ every field with it, and only then touches the body, whose size it has bounded b
 """
 
 import struct
-import zlib
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
 import numpy as np
 from numpy.typing import NDArray
 
+from codec.checksum import crc32c
 from codec.engine import Packets, block_lengths
 from codec.format import Mode
 from nic_emul.dtypes import Dtype, label_of
 from nic_emul.errors import CollectiveMismatch, CorruptMessage, ProtocolError
 from nic_emul.roles import Collective, Role
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 _MAGIC = b"WZNC"
 _HEADER = struct.Struct("<4s6B2xHHIIiQIII")
 _CRC = struct.Struct("<I")
@@ -113,7 +113,7 @@ class Header:
             self.payload_bytes,
             self.body_crc,
         )
-        return fixed + _CRC.pack(zlib.crc32(fixed))
+        return fixed + _CRC.pack(crc32c(np.frombuffer(fixed, np.uint8)))
 
     @classmethod
     def unpack(cls, data: bytes | bytearray) -> "Header":
@@ -130,7 +130,7 @@ class Header:
                 f"message header: expected protocol version {PROTOCOL_VERSION}; found {fields[1]}"
             )
         (found,) = _CRC.unpack_from(data, _HEADER.size)
-        expected = zlib.crc32(memoryview(data)[: _HEADER.size])
+        expected = crc32c(np.frombuffer(data, np.uint8, _HEADER.size))
         if found != expected:
             raise CorruptMessage(f"message header: checksum is {expected:08x}; found {found:08x}")
         kind, collective, role, dtype, operation = fields[2:7]
@@ -179,7 +179,7 @@ class Header:
         )
 
     def with_body(self, payload_bytes: int, crc: int) -> "Header":
-        """This header for a body of `payload_bytes` with CRC-32 `crc`."""
+        """This header for a body of `payload_bytes` with CRC-32C `crc`."""
         return replace(self, payload_bytes=payload_bytes, body_crc=crc)
 
     def __str__(self) -> str:
@@ -217,8 +217,8 @@ def pack_table(packets: Packets) -> bytes:
 
 
 def body_crc(table: bytes | bytearray, payload: U8) -> int:
-    """CRC-32 of table and payload."""
-    return zlib.crc32(payload.data, zlib.crc32(table))
+    """CRC-32C of table and payload."""
+    return crc32c(payload, crc32c(np.frombuffer(table, np.uint8)))
 
 
 def unpack_table(table: bytes | bytearray, header: Header) -> tuple[NDArray[np.int32], U8]:

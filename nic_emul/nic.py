@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from codec.checksum import crc32c
 from codec.elements import ElementType
 from codec.engine import Engine, Packets, get_engine
 from nic_emul import policy
@@ -119,6 +120,7 @@ def _warm_up(engine: Engine, block_bytes: int) -> None:
     Peers must not time out over that, and codec seconds must not contain it.
     """
     data = np.linspace(-1, 1, 2 * block_bytes // 4, dtype=np.float32).view(np.uint8)
+    crc32c(data)
     out = np.empty_like(data)
     for element in (ElementType.BF16, ElementType.FP16, ElementType.FP32):
         packets = engine.encode(data, element, block_bytes, bare=True)
