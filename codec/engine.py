@@ -7,7 +7,7 @@ baseline that savings are measured against.
 """
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -112,6 +112,12 @@ class DirectionCounters:
     input_stalls: int = 0
     output_stalls: int = 0
 
+    def minus(self, earlier: "DirectionCounters") -> "DirectionCounters":
+        """These counters less `earlier`, field by field."""
+        return DirectionCounters(
+            **{f.name: getattr(self, f.name) - getattr(earlier, f.name) for f in fields(self)}
+        )
+
 
 @dataclass(frozen=True)
 class EngineCounters:
@@ -120,10 +126,34 @@ class EngineCounters:
     encode: DirectionCounters
     decode: DirectionCounters
 
+    def minus(self, earlier: "EngineCounters") -> "EngineCounters":
+        """What was added after `earlier`."""
+        return EngineCounters(self.encode.minus(earlier.encode), self.decode.minus(earlier.decode))
+
 
 @runtime_checkable
-class Counting(Protocol):
-    """An engine that also says how many clocks its hardware would take."""
+class SimulatedEngine(Engine, Protocol):
+    """An engine that is simulated hardware: it is built before it is used, and counts clocks.
+
+    Attributes:
+        around: sends blocks through the same hardware as they are, where `null` would be used.
+        data_bits: width of the hardware's streams.
+    """
+
+    around: Engine
+    data_bits: int
+
+    def is_built(self) -> bool:
+        """Whether `build` has nothing to do."""
+        ...
+
+    def build(self) -> None:
+        """Build the model if it was never built, which takes a minute or two.
+
+        Raises:
+            EngineUnavailable: a tool is missing.
+        """
+        ...
 
     def counters(self) -> EngineCounters:
         """The totals of this process so far."""

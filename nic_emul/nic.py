@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from codec.checksum import crc32c
 from codec.elements import ElementType
-from codec.engine import Engine, Packets, get_engine
+from codec.engine import Engine, EngineCounters, Packets, SimulatedEngine, get_engine
 from nic_emul import policy
 from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
@@ -43,6 +43,11 @@ class Nic:
         self.rank: int | None = None
         self._engine = get_engine(config.engine)
         self._around = get_engine("null")
+        self._simulated = False
+        if isinstance(self._engine, SimulatedEngine):
+            # There every packet passes through the hardware, coded or not.
+            self._around = self._engine.around
+            self._simulated = True
         _warm_up(self._engine, config.mtu)
 
     def set_rank(self, rank: int) -> None:
@@ -80,7 +85,7 @@ class Nic:
         """
         amounts: dict[str, float] = {}
         marked = int(np.count_nonzero(packets.modes))
-        if marked:
+        if marked or self._simulated:
             start = time.perf_counter()
             self._engine.decode(packets, traffic.dtype.element, self.config.mtu, out, bare=True)
             amounts["decode_s"] = time.perf_counter() - start
@@ -93,6 +98,16 @@ class Nic:
             "received_marked_packets": marked,
         }
         self.counters.add(traffic.key, amounts)
+
+    def engine_counters(self) -> EngineCounters | None:
+        """Clocks and beats of the engine so far, if it is simulated hardware."""
+        engine = self._engine
+        return engine.counters() if isinstance(engine, SimulatedEngine) else None
+
+    @property
+    def engine_data_bits(self) -> int:
+        """Width of the streams of simulated hardware, 0 for other engines."""
+        return self._engine.data_bits if isinstance(self._engine, SimulatedEngine) else 0
 
     def write_counters(self) -> Path | None:
         """Write the totals so far to `counters_dir`, if it is set; returns the file.

@@ -125,7 +125,9 @@ class Train:
     strategy: StrategyName | None = None
     """Instead of the preset's."""
     engine: EngineName | None = None
-    """Instead of the preset's; `null` switches compression off."""
+    """Instead of the preset's; `null` switches compression off, `rtl` simulates the hardware."""
+    clock_mhz: float | None = None
+    """Of simulated hardware, for the time that is modelled; 250 if the preset says nothing."""
     world_size: int | None = None
     """Ranks on this machine, instead of the preset's."""
     steps: int | None = None
@@ -144,7 +146,7 @@ class Train:
         from training.launch import launch
         from training.progress import RunProgress
         from training.records import timestamped
-        from training.report import run_table, write_plots
+        from training.report import hardware_table, run_table, write_plots
 
         run_config = _resolve(self)
         engine, steps = run_config.network.engine, run_config.steps
@@ -156,6 +158,8 @@ class Train:
             run = launch(run_config, folder, on_step=show)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
+        if hardware := hardware_table([run]):
+            console.print(hardware)
         _print_paths(console, [folder, *plots])
         write_json(self.json, asdict(run.summary) | {"losses": run.losses})
         return 0
@@ -171,6 +175,8 @@ class Compare:
     """Instead of the preset's."""
     engine: EngineName | None = None
     """What to compare `null` with, instead of the preset's."""
+    clock_mhz: float | None = None
+    """Of simulated hardware, for the time that is modelled; 250 if the preset says nothing."""
     world_size: int | None = None
     """Ranks on this machine, instead of the preset's."""
     steps: int | None = None
@@ -287,6 +293,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         config.load(command.preset),
         strategy=command.strategy,
         engine=command.engine,
+        clock_mhz=command.clock_mhz,
         world_size=command.world_size,
         steps=command.steps,
         seed=command.seed,

@@ -93,6 +93,8 @@ class NetworkConfig:
     """Payload of a full RoCEv2 packet in bytes: 1024 or 4096."""
     reduce_dtype: ReduceDtype = "bf16"
     """Type in which gradients cross the network and are summed."""
+    clock_mhz: float = 250.0
+    """Clock of an engine that is simulated hardware, for the time that is modelled."""
 
 
 @dataclass(frozen=True)
@@ -154,6 +156,7 @@ def override(
     world_size: int | None = None,
     seed: int | None = None,
     dump_tensors: tuple[int, ...] | None = None,
+    clock_mhz: float | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
@@ -168,8 +171,9 @@ def override(
         "dump_tensors": dump_tensors,
     }
     given: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
-    if engine is not None:
-        given["network"] = dataclasses.replace(config.network, engine=engine)
+    network: dict[str, Any] = {"engine": engine, "clock_mhz": clock_mhz}
+    network = {key: value for key, value in network.items() if value is not None}
+    given["network"] = dataclasses.replace(config.network, **network)
     return check(dataclasses.replace(config, **given), source="options")
 
 
@@ -267,6 +271,8 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
         value = getattr(optimizer, key)
         expect(0 <= value < 1, f"optimizer.{key}", "at least 0 and below 1", value)
     expect(network.mtu in (1024, 4096), "network.mtu", "1024 or 4096", network.mtu)
+    expect(0 < network.clock_mhz < float("inf"), "network.clock_mhz", "above 0 and finite",
+           network.clock_mhz)  # fmt: skip
     return config
 
 

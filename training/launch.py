@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from codec.engine import EngineName
+from codec.engine import EngineName, SimulatedEngine, get_engine
 from training.config import RunConfig, to_toml
 from training.errors import RunError
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
@@ -82,7 +82,15 @@ def compile_codec(engine: EngineName, *, announce: Callable[[], None]) -> None:
 
     Args:
         announce: called before it is compiled, which takes long enough to be told.
+
+    Raises:
+        EngineUnavailable: what is needed to compile it is missing.
     """
+    if engine == "rtl":
+        made = get_engine(engine)
+        if isinstance(made, SimulatedEngine) and not made.is_built():
+            announce()
+            made.build()
     if engine != "numba":
         return
     from codec.numba_engine import compile_kernels, kernels_are_cached

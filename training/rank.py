@@ -13,13 +13,23 @@ import torch
 import torch.distributed as dist
 
 import nic_emul
+from codec.engine import DirectionCounters, EngineCounters
 from nic_emul.counters import CounterRow
 from training.config import RunConfig
 from training.data import Batches, Corpus, load_corpus
 from training.errors import DataError
 from training.loop import ShardedTrainer
 from training.network import Network
-from training.records import Recorder, StepRecord, Summary, Totals, TrafficRow, timestamped
+from training.records import (
+    Hardware,
+    HardwareTotals,
+    Recorder,
+    StepRecord,
+    Summary,
+    Totals,
+    TrafficRow,
+    timestamped,
+)
 
 LOG = logging.getLogger(__name__)
 
@@ -70,6 +80,7 @@ def _train(
     dist.barrier()
 
     counters = nic_emul.local_nic().counters
+    engine_start = nic_emul.local_nic().engine_counters()
     started, start = time.perf_counter(), counters.snapshot()
     for step in range(config.steps):
         tokens, targets = batches.at(step, rank=network.rank, world_size=network.world_size)
@@ -108,6 +119,7 @@ def _train(
     # Whatever follows is not traffic of the training and is not counted.
     everyones = _all_gather(counters.delta(start), network.world_size)
     rows = [row for rows in everyones for row in rows]
+    hardware = _hardware(engine_start, config.network.clock_mhz, network.world_size)
     sent = nic_emul.aggregate(rows)
     param_hash = trainer.parameter_hash()
     if recorder:
@@ -129,8 +141,40 @@ def _train(
                 by_role=_by_name(sent.by_role),
                 by_collective=_by_name(sent.by_collective),
                 rows=_traffic(rows),
+                hardware=hardware,
             )
         )
+
+
+def _hardware(start: EngineCounters | None, clock_mhz: float, world_size: int) -> Hardware | None:
+    """What the engines of all ranks did since `start`, if they are simulated hardware."""
+    nic = nic_emul.local_nic()
+    end = nic.engine_counters()
+    if start is None or end is None:
+        return None
+    everyones = _all_gather(end.minus(start), world_size)
+    return Hardware(
+        clock_mhz=clock_mhz,
+        data_bits=nic.engine_data_bits,
+        encode=_direction([counters.encode for counters in everyones], clock_mhz),
+        decode=_direction([counters.decode for counters in everyones], clock_mhz),
+    )
+
+
+def _direction(ranks: list[DirectionCounters], clock_mhz: float) -> HardwareTotals:
+    busiest = max(counters.clocks for counters in ranks)
+    return HardwareTotals(
+        clocks=sum(counters.clocks for counters in ranks),
+        packets=sum(counters.packets for counters in ranks),
+        input_bytes=sum(counters.input_bytes for counters in ranks),
+        output_bytes=sum(counters.output_bytes for counters in ranks),
+        input_beats=sum(counters.input_beats for counters in ranks),
+        output_beats=sum(counters.output_beats for counters in ranks),
+        input_stalls=sum(counters.input_stalls for counters in ranks),
+        output_stalls=sum(counters.output_stalls for counters in ranks),
+        clocks_busiest=busiest,
+        seconds=busiest / (clock_mhz * 1e6),
+    )
 
 
 def _make_deterministic(seed: int) -> None:

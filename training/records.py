@@ -52,6 +52,35 @@ class TrafficRow(TypedDict):
     packets: int
 
 
+class HardwareTotals(TypedDict):
+    """What the simulated engines did in one direction, in clocks and words of their streams; summed
+    over ranks, but for the last two."""
+
+    clocks: int
+    packets: int
+    input_bytes: int
+    output_bytes: int
+    input_beats: int
+    output_beats: int
+    input_stalls: int
+    output_stalls: int
+    clocks_busiest: int
+    """Of the rank whose engine was busy longest."""
+    seconds: float
+    """Modelled: those at the stated clock. No wall-clock time of this machine is in it."""
+
+
+class Hardware(TypedDict):
+    """Engines that are simulated hardware."""
+
+    clock_mhz: float
+    """Stated, not measured: what `seconds` is computed with."""
+    data_bits: int
+    """Width of the streams."""
+    encode: HardwareTotals
+    decode: HardwareTotals
+
+
 @dataclass(frozen=True)
 class StepRecord:
     """One step, as rank 0 saw it."""
@@ -102,6 +131,8 @@ class Summary:
     by_role: dict[str, Totals]
     by_collective: dict[str, Totals]
     rows: list[TrafficRow]
+    hardware: Hardware | None = None
+    """Of all ranks, if the engine is simulated hardware."""
 
 
 @dataclass(frozen=True)

@@ -393,16 +393,22 @@ struct Blocks {
 
 class Encoding : public Job {
  public:
-  Encoding(const Blocks& blocks, const uint8_t* data, uint8_t* payload, int32_t* lengths,
+  Encoding(const Blocks& blocks, bool code, const uint8_t* data, uint8_t* payload, int32_t* lengths,
            uint8_t* coded)
-      : blocks_(blocks), data_(data), payload_(payload), lengths_(lengths), coded_(coded) {}
+      : blocks_(blocks),
+        code_(code),
+        data_(data),
+        payload_(payload),
+        lengths_(lengths),
+        coded_(coded) {}
 
   int64_t packets() const override { return blocks_.count(); }
   const uint8_t* data(int64_t packet) override { return data_ + blocks_.start(packet); }
   int64_t bytes(int64_t packet) const override { return blocks_.length(packet); }
   // block_user_t
   uint32_t user(int64_t packet) const override {
-    return 1u << 5 | blocks_.phase_of(packet) << 3 | static_cast<uint32_t>(blocks_.element);
+    return uint32_t{code_} << 5 | blocks_.phase_of(packet) << 3 |
+           static_cast<uint32_t>(blocks_.element);
   }
   uint8_t* place(int64_t packet, int64_t* room) override {
     *room = blocks_.length(packet) + 8;
@@ -416,6 +422,7 @@ class Encoding : public Job {
 
  private:
   const Blocks& blocks_;
+  const bool code_;
   const uint8_t* data_;
   uint8_t* payload_;
   int32_t* lengths_;
@@ -506,9 +513,9 @@ void wz_destroy(wz_model* model) { delete model; }
 int wz_data_bits(void) { return DATA_W; }
 
 int wz_encode(wz_model* model, const uint8_t* data, int64_t bytes, int element, int block_bytes,
-              int phase, int bare, uint8_t* payload, int32_t* lengths, uint8_t* coded) {
+              int phase, int bare, int code, uint8_t* payload, int32_t* lengths, uint8_t* coded) {
   const Blocks blocks{bytes, element, block_bytes, phase};
-  Encoding job(blocks, data, payload, lengths, coded);
+  Encoding job(blocks, code != 0, data, payload, lengths, coded);
   return guarded(model, [&] {
     model->encode(job, bare);
     return int{WZ_OK};

@@ -37,6 +37,12 @@ _MAKE = ("OPT_FAST=-O3", "OPT_SLOW=-O1", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -share
 _RUNTIME = ("verilated*.o", "pump.o")
 
 
+def engine_is_built(parameters: Mapping[str, int], *, extra: tuple[Path, ...] = ()) -> bool:
+    """Whether `engine_library` finds its library in the cache."""
+    files, options, cflags = _engine(parameters, extra)
+    return _entry(TOP, _engine_key(files, options, cflags)).is_dir()
+
+
 def engine_library(parameters: Mapping[str, int], *, extra: tuple[Path, ...] = ()) -> Path:
     """The library of `wz_abi.h` for these parameters of `wz_engine`, from the cache or built now.
 
@@ -46,9 +52,7 @@ def engine_library(parameters: Mapping[str, int], *, extra: tuple[Path, ...] = (
     Raises:
         EngineUnavailable: Verilator or a compiler is missing, or fails.
     """
-    files = sources(TOP, extra=extra)
-    options = (*_VERILATE, *(f"-G{name}={value}" for name, value in sorted(parameters.items())))
-    cflags = f"{_CFLAGS} -I{ABI.parent} -DDATA_W={parameters['DATA_W']}"
+    files, options, cflags = _engine(parameters, extra)
 
     def verilate(folder: Path) -> None:
         command = ["perl", str(verilator()), "--cc", "--exe", "--top-module", TOP, "-Wno-fatal"]
@@ -57,8 +61,7 @@ def engine_library(parameters: Mapping[str, int], *, extra: tuple[Path, ...] = (
             run([*command, *options, *map(str, files), str(BRIDGE)])
             make(folder, TOP, options=(*_MAKE, f"-j{os.cpu_count() or 1}"), key=(_CFLAGS,))
 
-    key: tuple[str | Path, ...] = (*files, BRIDGE, ABI, *options, cflags, *_MAKE)
-    return cached(TOP, key=key, build=verilate) / "librtl.so"
+    return cached(TOP, key=_engine_key(files, options, cflags), build=verilate) / "librtl.so"
 
 
 @functools.cache
@@ -106,7 +109,7 @@ def cached(name: str, *, key: Iterable[str | Path], build: Callable[[Path], None
         key: what the entry is made of: texts, and files whose content counts.
         build: writes the entry into the empty folder that it is given.
     """
-    folder = cache_folder() / f"{name}-{_digest((*key, verilator_version()))}"
+    folder = _entry(name, key)
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -160,6 +163,23 @@ def run(command: list[str]) -> str:
     if result.returncode:
         raise EngineUnavailable(f"{' '.join(command)}: exit {result.returncode}\n{result.stdout}")
     return result.stdout
+
+
+def _engine(
+    parameters: Mapping[str, int], extra: tuple[Path, ...]
+) -> tuple[list[Path], tuple[str, ...], str]:
+    """Sources, options and C++ flags of the engine's library."""
+    given = tuple(f"-G{name}={value}" for name, value in sorted(parameters.items()))
+    cflags = f"{_CFLAGS} -I{ABI.parent} -DDATA_W={parameters['DATA_W']}"
+    return sources(TOP, extra=extra), (*_VERILATE, *given), cflags
+
+
+def _engine_key(files: list[Path], options: tuple[str, ...], cflags: str) -> tuple[str | Path, ...]:
+    return (*files, BRIDGE, ABI, *options, cflags, *_MAKE)
+
+
+def _entry(name: str, key: Iterable[str | Path]) -> Path:
+    return cache_folder() / f"{name}-{_digest((*key, verilator_version()))}"
 
 
 def _digest(parts: Iterable[str | Path]) -> str:

@@ -22,6 +22,7 @@ from codec.elements import ElementType
 from codec.engine import (
     U8,
     DirectionCounters,
+    Engine,
     EngineCounters,
     Packets,
     block_lengths,
@@ -33,11 +34,12 @@ from codec.errors import (
     CorruptFrame,
     EngineFault,
     FrameError,
+    InvalidInput,
     TruncatedFrame,
     UnsupportedFrame,
 )
 from codec.format import MODE_BITS, MODE_LSB, SHORT_HEADER_BYTES, Mode
-from hw.sim.build import engine_library
+from hw.sim.build import engine_is_built, engine_library
 
 DEFAULT_PARAMETERS: Mapping[str, int] = MappingProxyType({"DATA_W": 512})
 
@@ -61,6 +63,7 @@ class RtlEngine:
     """
 
     name = "rtl"
+    around: Engine
 
     def __init__(
         self,
@@ -74,6 +77,8 @@ class RtlEngine:
         self._extra = extra
         self._seed = seed
         self._stall = stall
+        self.data_bits = parameters["DATA_W"]
+        self.around = _Around(self)
         self._lock = threading.Lock()
         self._model: _Model | None = None
 
@@ -88,6 +93,18 @@ class RtlEngine:
         resident: U8 | None = None,
     ) -> Packets:
         check_request(data, element, block_bytes, phase, resident)
+        return self._encode(data, element, block_bytes, phase=phase, bare=bare, code=True)
+
+    def _encode(
+        self,
+        data: U8,
+        element: ElementType,
+        block_bytes: int,
+        *,
+        phase: int,
+        bare: bool,
+        code: bool,
+    ) -> Packets:
         blocks = -(-data.size // block_bytes)
         payload = np.empty(data.size + SHORT_HEADER_BYTES * blocks, np.uint8)
         lengths, coded = np.empty(blocks, np.int32), np.empty(blocks, np.uint8)
@@ -101,6 +118,7 @@ class RtlEngine:
                     block_bytes,
                     phase,
                     bare,
+                    code,
                     payload.ctypes.data,
                     lengths.ctypes.data,
                     coded.ctypes.data,
@@ -149,6 +167,18 @@ class RtlEngine:
             error, message = _ERRORS[status]
             raise error(f"block {block.value}: refused by the hardware: {message}")
 
+    def is_built(self) -> bool:
+        """Whether the model is in the cache."""
+        return engine_is_built(self._parameters, extra=self._extra)
+
+    def build(self) -> None:
+        """Build the model unless it is in the cache.
+
+        Raises:
+            EngineUnavailable: Verilator or a compiler is missing, or fails.
+        """
+        engine_library(self._parameters, extra=self._extra)
+
     def counters(self) -> EngineCounters:
         """What the model did so far; zero if it has not been used."""
         with self._lock:
@@ -178,6 +208,45 @@ class RtlEngine:
             library = engine_library(self._parameters, extra=self._extra)
             self._model = _Model(library, self._seed, self._stall)
         return self._model
+
+
+class _Around:
+    """Sends blocks through the hardware as they are, as engine `null` does without it."""
+
+    name = "null"
+
+    def __init__(self, engine: RtlEngine) -> None:
+        self._engine = engine
+
+    def encode(
+        self,
+        data: U8,
+        element: ElementType,
+        block_bytes: int,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+        resident: U8 | None = None,
+    ) -> Packets:
+        check_request(data, element, block_bytes, phase, resident)
+        if not bare:
+            raise InvalidInput("blocks that are not coded have no frames: bare packets only")
+        return self._engine._encode(data, element, block_bytes, phase=phase, bare=True, code=False)
+
+    def decode(
+        self,
+        packets: Packets,
+        element: ElementType,
+        block_bytes: int,
+        out: U8,
+        *,
+        phase: int = 0,
+        bare: bool = False,
+        resident: U8 | None = None,
+    ) -> None:
+        self._engine.decode(
+            packets, element, block_bytes, out, phase=phase, bare=bare, resident=resident
+        )
 
 
 class _Model:
@@ -233,7 +302,7 @@ def _load(path: Path) -> ctypes.CDLL:
         "wz_destroy": (None, [pointer]),
         "wz_encode": (
             integer,
-            [pointer, pointer, long, *[integer] * 4, pointer, pointer, pointer],
+            [pointer, pointer, long, *[integer] * 5, pointer, pointer, pointer],
         ),
         "wz_decode": (
             integer,

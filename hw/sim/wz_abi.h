@@ -45,11 +45,11 @@ void wz_destroy(wz_model* model);
 // The width of the streams in bits.
 int wz_data_bits(void);
 
-// Codes `bytes` bytes, cut into blocks of `block_bytes`. `payload` has room for 8 bytes more a
-// block; `lengths` and `coded` take an entry a block: coded is 0 where the payload is the block
-// itself.
+// Codes `bytes` bytes, cut into blocks of `block_bytes`; without `code` they pass as they are.
+// `payload` has room for 8 bytes more a block; `lengths` and `coded` take an entry a block: coded
+// is 0 where the payload is the block itself.
 int wz_encode(wz_model* model, const uint8_t* data, int64_t bytes, int element, int block_bytes,
-              int phase, int bare, uint8_t* payload, int32_t* lengths, uint8_t* coded);
+              int phase, int bare, int code, uint8_t* payload, int32_t* lengths, uint8_t* coded);
 
 // Undoes wz_encode into `out`. On an error other than WZ_FAULT, `block` is the first bad one.
 int wz_decode(wz_model* model, const uint8_t* payload, const int32_t* lengths, const uint8_t* coded,

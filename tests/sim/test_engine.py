@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from codec.elements import ElementType
-from codec.engine import Counting, Packets
+from codec.engine import Packets, SimulatedEngine
 from codec.errors import CorruptFrame, EngineFault, FrameError, TruncatedFrame, UnsupportedFrame
 from codec.format import Mode
 from hw.sim.engine import RtlEngine
@@ -54,7 +54,9 @@ def test_buffers_pass(bits: int, stall: float, block_bytes: int) -> None:
 
 def test_counters() -> None:
     engine = stand_in()
-    assert isinstance(engine, Counting)
+    assert isinstance(engine, SimulatedEngine)
+    engine.build()
+    assert engine.is_built()
     assert engine.counters().encode.clocks == 0
     data = noise(10 * 4096 + 65)
     packets = engine.encode(data, BF16, 4096, bare=True)
