@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from nic_emul.autoload import load
 
 if TYPE_CHECKING:
-    from nic_emul.config import MTUS, GroupOptions, NicConfig
+    from codec.packet import MTUS
+    from nic_emul.config import GroupOptions, NicConfig
     from nic_emul.counters import CounterRow, Counters, Summary, aggregate
     from nic_emul.nic import Nic, local_nic
     from nic_emul.roles import Collective, Role

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codec.engine import ENGINE_NAMES
+from codec.packet import MTUS
 from nic_emul.errors import ConfigError
 from nic_emul.roles import Role
-
-MTUS = (1024, 4096)
-"""The path MTUs of RoCEv2 that a NIC can be set to, in bytes."""
 
 LOOPBACK = "127.0.0.1"
 
@@ -24,8 +22,7 @@ class NicConfig:
 
     Attributes:
         engine: codec engine, one of `codec.engine.ENGINE_NAMES` (`WIREZIP_ENGINE`).
-        mtu: RoCEv2 path MTU in bytes, 1024 or 4096: the payload of a full packet
-            (`WIREZIP_MTU`).
+        mtu: RoCEv2 path MTU in bytes, one of `MTUS`: the payload of a full packet (`WIREZIP_MTU`).
         timeout_s: seconds without progress after which a peer counts as hung and the job ends
             (`WIREZIP_TIMEOUT_S`, 60 if not set). A shorter timeout of the process group counts
             instead; torch's own is half an hour. It includes the time for which a rank computes

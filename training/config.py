@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from codec.engine import EngineName
+from codec.packet import MTUS
 from training.errors import ConfigError
 
 StrategyName = Literal["zero1", "zero2", "zero3"]
@@ -90,7 +91,7 @@ class NetworkConfig:
     engine: EngineName = "numba"
     """What codes the packets; `null` is the uncompressed baseline."""
     mtu: int = 4096
-    """Payload of a full RoCEv2 packet in bytes: 1024 or 4096."""
+    """Payload of a full RoCEv2 packet in bytes, one of `codec.packet.MTUS`."""
     reduce_dtype: ReduceDtype = "bf16"
     """Type in which gradients cross the network and are summed."""
     clock_mhz: float = 250.0
@@ -270,7 +271,7 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
     for key in ("beta1", "beta2"):
         value = getattr(optimizer, key)
         expect(0 <= value < 1, f"optimizer.{key}", "at least 0 and below 1", value)
-    expect(network.mtu in (1024, 4096), "network.mtu", "1024 or 4096", network.mtu)
+    expect(network.mtu in MTUS, "network.mtu", f"one of {MTUS}", network.mtu)
     expect(0 < network.clock_mhz < float("inf"), "network.clock_mhz", "above 0 and finite",
            network.clock_mhz)  # fmt: skip
     return config

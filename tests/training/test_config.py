@@ -16,7 +16,7 @@ def write(folder: Path, text: str) -> str:
 
 
 def test_presets_of_the_package() -> None:
-    names = {"tiny", "demo-zero2", "demo-zero3", "corpus", "corpus-relu"}
+    names = {"tiny", "tiny-rtl", "demo-zero2", "demo-zero3", "corpus", "corpus-relu"}
     assert names == set(preset_names())
     for name in preset_names():
         assert load(name).name == name
@@ -68,7 +68,7 @@ def test_an_integer_serves_as_a_float(tmp_path: Path) -> None:
         ("model = 3", r"model: expected a table; found 3"),
         ("strategy = 'zero4'", r"strategy: expected one of zero1, zero2, zero3; found 'zero4'"),
         ("[network]\nengine = 'gzip'", r"network\.engine: expected one of null, .*; found 'gzip'"),
-        ("[network]\nmtu = 1500", r"network\.mtu: expected 1024 or 4096; found 1500"),
+        ("[network]\nmtu = 1500", r"network\.mtu: expected one of \(1024, 4096\); found 1500"),
         ("steps = 0", r"steps: expected at least 1; found 0"),
         ("seed = -1", r"seed: expected at least 0; found -1"),
         ("[model]\nwidth = 30", r"model\.width: expected a multiple of 4 heads; found 30"),
