@@ -12,6 +12,10 @@
 #   TARGET=...        what `make fuzz` offers to its readers (default: frames streams containers
 #                     checkpoints, in turn)
 #   MINUTES=...       how long `make fuzz` searches in all (default: 10)
+#   TEST=...          the one module that `make rtl` tests, as TEST=fifo; else everything
+#   SEED=...          moves all seeds of `make rtl` and `make rtl-soak` (default: 0)
+#   WAVES=1           have `make rtl` write VCD files into build/waves
+#   BLOCKS=...        how many blocks `make rtl-soak` compares (default: 100000)
 #   CACHE=...         where `make bench` keeps what it fetches and trains (default: .cache)
 
 SHELL := bash
@@ -30,6 +34,10 @@ RUNS ?= runs
 CACHE ?= .cache
 TARGET ?= frames streams containers checkpoints
 MINUTES ?= 10
+TEST ?=
+SEED ?= 0
+WAVES ?=
+BLOCKS ?= 100000
 
 Q := $(if $(filter 1,$(V)),,@)
 BIN := $(VENV)/bin
@@ -60,7 +68,7 @@ $(STAMPS)/test: pyproject.toml constraints.txt hw/tools.txt
 	$(Q)PYTHON="$(PYTHON)" .ci/bootstrap $(VENV) test
 	$(Q)echo "installing Python packages and tools (a few minutes) ..."
 	$(Q)$(INSTALL) --upgrade pip
-	$(Q)$(INSTALL) -e .[bench,dev]
+	$(Q)$(INSTALL) -e .[bench,dev,rtl]
 	$(Q)$(INSTALL) --no-deps --ignore-requires-python -r hw/tools.txt
 	$(Q)touch $(STAMPS)/base $@
 
@@ -173,17 +181,49 @@ lint: $(STAMPS)/test ## Check style, types, the direction of imports, and genera
 	$(Q)$(BIN)/mypy --no-error-summary
 	$(Q)log=$$($(BIN)/lint-imports --no-logo) || { echo "$$log"; exit 1; }
 	$(Q)$(BIN)/python -m codec.autogen --check
+	$(Q)$(BIN)/python -m hw.csr.generate --check
 
 .PHONY: fmt
 fmt: $(STAMPS)/test ## Format the sources
 	$(Q)$(BIN)/ruff check --quiet --fix-only .
 	$(Q)$(BIN)/ruff format --quiet .
 
+# Hardware.
+
+RTL_PYTEST = SEED=$(SEED) WAVES=$(WAVES) $(PYTEST) -m ""
+SOAK := $(CACHE)/soak
+
+.PHONY: rtl
+ifeq ($(TEST),)
+rtl: $(STAMPS)/test ## Lint, build and test the RTL in full; TEST=fifo for one module
+	$(Q)$(BIN)/python -m hw.lint
+	$(Q)rm -rf build/coverage
+	$(Q)COVERAGE=1 $(RTL_PYTEST) tests/rtl
+	$(Q)$(BIN)/python -m tests.rtl.coverage
+	$(Q)$(RTL_PYTEST) tests/sim
+	$(Q)$(RTL_PYTEST) --hypothesis-profile=full -k rtl tests/conformance tests/training
+else
+rtl: $(STAMPS)/test
+	$(Q)$(BIN)/python -m hw.lint wz_$(TEST)
+	$(Q)$(RTL_PYTEST) tests/rtl/test_$(TEST).py
+endif
+
+.PHONY: rtl-soak
+rtl-soak: $(SOAK)/summary.json ## Compare RTL and Numba on BLOCKS blocks (default: 100000)
+	$(Q)$(BIN)/python -m tests.sim.soak $(SOAK) --blocks $(BLOCKS) --seed $(SEED)
+
+# Tensors of a short run, which soaking takes half of its blocks from.
+$(SOAK)/summary.json: | $(STAMPS)/test
+	$(Q)rm -rf $(@D)
+	$(Q)$(BIN)/wirezip train tiny --world-size 1 --steps 40 --dump-tensors 2,39 --out $(@D) \
+	  >/dev/null
+
 # Generated sources.
 
 .PHONY: autogen
-autogen: $(STAMPS)/base ## Write the format's constants for RTL and HLS
+autogen: $(STAMPS)/test ## Write the format's constants and the engine's registers for RTL and HLS
 	$(Q)$(BIN)/python -m codec.autogen
+	$(Q)$(BIN)/python -m hw.csr.generate
 
 .PHONY: vectors
 vectors: $(STAMPS)/test ## Write the golden vectors of the format from the reference codec
