@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from tests.rtl.dut import Dut, Sink, Source
 
-WIDTHS = (128, 256, 512)
+WIDTHS = (128, *(pytest.param(width, marks=pytest.mark.full) for width in (256, 512)))
 STALLS = [(0, 0), (0.3, 0), (0, 0.3), (0.3, 0.3), (0.05, 0.8)]
 FIELDS = ("tdata", "tkeep", "tlast", "tuser")
 LATENCY = {128: 2, 256: 2, 512: 1}
