@@ -54,6 +54,9 @@ package wz_pack_pkg;
     logic [5:0] stop;  // and its last byte
   } frame_layout_t;
 
+  // No single module uses all of what follows.
+  // verilator lint_off UNUSEDPARAM
+
   // The bytes before the sections: header and extras, at most 16 + 32.
   localparam int unsigned HEAD_BYTES = LONG_HEADER_BYTES + 2 * ALIGN_BYTES;
 
@@ -81,5 +84,7 @@ package wz_pack_pkg;
     if ((types & TYPES_2_BYTES) != '0) return 32;
     return 64;
   endfunction
+
+  // verilator lint_on UNUSEDPARAM
 
 endpackage
