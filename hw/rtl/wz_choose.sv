@@ -177,7 +177,8 @@ module wz_choose
   // Stage 4: of two.
   logic [1:0] pick_q, none_q;  // the higher of the two; neither
   logic [1:0][13:0] best4_q;
-  logic [14:0] fixed_q;
+  logic [14:0] fixed_q, remainder_padded;
+  assign remainder_padded = {remainder_q[14:4] + 11'(|remainder_q[3:0]), 4'd0};
   always_ff @(posedge clk) begin
     for (int i = 0; i < 2; i++) begin
       logic higher;
@@ -188,8 +189,6 @@ module wz_choose
     end
     fixed_q <= 15'(LONG_HEADER_BYTES) + 15'(pad16(13'(extras_q))) + remainder_padded;
   end
-  logic [14:0] remainder_padded;
-  assign remainder_padded = {remainder_q[14:4] + 11'(|remainder_q[3:0]), 4'd0};
 
   // Stage 5: of four.
   coder_e coder_q;

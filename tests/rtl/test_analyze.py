@@ -106,7 +106,9 @@ def _check_tables(analyzer: Analyzer, blocks: Sequence[Block]) -> None:
         found = np.unique(symbols(block.values, block.element))
         for symbol in found[found > 0]:
             ranked = low <= symbol <= high
-            assert ranked == (symbol in plan.steps) or _rank(memory[bank, symbol % 32], plan) >= escape
+            assert (
+                ranked == (symbol in plan.steps) or _rank(memory[bank, symbol % 32], plan) >= escape
+            )
             if symbol in plan.steps:
                 assert memory[bank, symbol % 32] == plan.steps[symbol], f"block {i}: {symbol}"
 

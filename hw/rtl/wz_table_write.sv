@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Writes the rank table of a block: for each symbol of its list (mod 32: they are consecutive) the
+// place (docs/format.md, section 7). Follows the walk of wz_order, one symbol a clock: by its decisions
+// up to place 14; from there on alternately, while the walk, which takes two at a time, is ahead.
+//
+// s_begin starts a block; s_over says that its walk is over and the zero rank final. m_range, the
+// ranked symbols' interval with 15 and with 31 ranks, comes with the table complete.
+//
+//   latency       m_range at most 34 clocks after s_begin, at once for a block without ranks (with an
+//                 interval of no meaning)
+//   throughput    a block at a time: none may begin while m_busy
+//   back-pressure none; m_range must be taken before the next block begins
+
+module wz_table_write
+  import wz_format_pkg::*;
+  import wz_analyze_pkg::*;
+(
+    input logic clk,
+    input logic rst,  // synchronous, active high
+
+    input logic       s_begin,
+    input logic       s_ranked,
+    input logic [7:0] s_base,
+    input logic       s_bank,  // this and the next hold during the walk
+    input logic [8:0] s_symbols,  // S + 1
+    input logic       s_decided,  // a place up to 14, and on which side its symbol lies
+    input logic       s_decided_left,
+    input logic [5:0] s_steps,  // length of the list so far
+    input logic       s_over,
+    input logic       s_unranked,  // symbol 0 takes no rank from the others; valid once over
+    output logic      m_busy,
+
+    output logic       table_we,
+    output logic       table_bank,
+    output logic [4:0] table_symbol,
+    output logic [4:0] table_step,
+
+    output range_t m_range_tdata,
+    output logic   m_range_tvalid,
+    input  logic   m_range_tready
+);
+
+  // Symbols in the list with 15 ranks, and with 31.
+  localparam logic [5:0] SHORT = 6'(CODER_RANKS[CODER_R0]);
+  localparam logic [5:0] LONG = 6'(CODER_RANKS[CODER_R2]);
+
+  logic [8:0] low_end_q, high_end_q;  // the symbols next to the list
+  logic [5:0] written_q;
+  logic [1:0][8:0] at14_q, at15_q, at30_q;  // the ends after so many symbols
+  logic write, write_left, write_base;
+  logic low_ok, high_ok;
+  logic [4:0] base_low_q;
+  logic writer_q, complete_q;
+  assign low_ok = low_end_q != '0;
+  assign high_ok = high_end_q != s_symbols;
+  assign write_base = writer_q && written_q == '0;
+  always_comb begin
+    write = write_base;
+    write_left = s_decided_left;
+    if (writer_q && written_q != '0) begin
+      if (written_q < SHORT) begin
+        write = s_decided;
+      end else begin
+        write = written_q < s_steps;
+        write_left = low_ok && (!high_ok || written_q[0]);
+      end
+    end
+  end
+
+  logic complete;
+  assign complete = writer_q && s_over && written_q == s_steps;
+
+  always_ff @(posedge clk) begin
+    table_we <= write;
+    table_bank <= s_bank;
+    table_symbol <= write_base ? base_low_q : write_left ? low_end_q[4:0] : high_end_q[4:0];
+    table_step <= written_q[4:0];
+    if (write && !write_base) begin
+      if (write_left) low_end_q <= low_end_q - 1'b1;
+      else high_end_q <= high_end_q + 1'b1;
+    end
+    if (write) written_q <= written_q + 1'b1;
+    if (written_q == SHORT - 1'b1) at14_q <= {high_end_q, low_end_q};
+    if (written_q == SHORT) at15_q <= {high_end_q, low_end_q};
+    if (written_q <= LONG - 1'b1) at30_q <= {high_end_q, low_end_q};
+    if (complete) writer_q <= 1'b0;
+    if (s_begin) begin
+      writer_q <= s_ranked;
+      written_q <= '0;
+      base_low_q <= s_base[4:0];
+      low_end_q <= {1'b0, s_base} - 1'b1;
+      high_end_q <= {1'b0, s_base} + 1'b1;
+    end
+    if (rst) begin
+      writer_q <= 1'b0;
+      table_we <= 1'b0;
+    end
+  end
+
+  // The last write reaches the table in the clock in which m_range becomes valid.
+  logic [1:0][8:0] short_ends, long_ends;
+  assign short_ends = s_unranked ? at15_q : at14_q;
+  assign long_ends = s_unranked ? {high_end_q, low_end_q} : at30_q;
+  assign m_busy = writer_q || complete_q;
+  always_ff @(posedge clk) begin
+    if (m_range_tready) m_range_tvalid <= 1'b0;
+    complete_q <= complete || (s_begin && !s_ranked);
+    if (complete_q) begin
+      m_range_tvalid <= 1'b1;
+      m_range_tdata.short_lo <= 8'(short_ends[0] + 1'b1);
+      m_range_tdata.short_hi <= 8'(short_ends[1] - 1'b1);
+      m_range_tdata.long_lo <= 8'(long_ends[0] + 1'b1);
+      m_range_tdata.long_hi <= 8'(long_ends[1] - 1'b1);
+    end
+    if (rst) begin
+      m_range_tvalid <= 1'b0;
+      complete_q <= 1'b0;
+    end
+  end
+
+endmodule
