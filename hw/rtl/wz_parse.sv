@@ -94,12 +94,25 @@ module wz_parse
     logic [1:0] parts;
   } stage_t;
 
-  stage_t d[LATENCY:1];
-  stage_t q[LATENCY:1];
+  // Not arrays: synthesis would treat each as one signal of 20,000 bits.
+  stage_t d1, d2, d3, d4, d5, d6, d7, d8, d9, d10, d11, d12, d13;
+  stage_t q1, q2, q3, q4, q5, q6, q7, q8, q9, q10, q11, q12, q13;
   logic [LATENCY:1] valid_q;
 
   always_ff @(posedge clk) begin
-    for (int i = 1; i <= int'(LATENCY); i++) q[i] <= d[i];
+    q1 <= d1;
+    q2 <= d2;
+    q3 <= d3;
+    q4 <= d4;
+    q5 <= d5;
+    q6 <= d6;
+    q7 <= d7;
+    q8 <= d8;
+    q9 <= d9;
+    q10 <= d10;
+    q11 <= d11;
+    q12 <= d12;
+    q13 <= d13;
     valid_q <= {valid_q[LATENCY-1:1], s_valid};
     if (rst) valid_q <= '0;
   end
@@ -125,7 +138,7 @@ module wz_parse
     logic [2:0] flags;
     logic [11:0] length;
 
-    d[1] = '0;
+    d1 = '0;
     h = s_first.bytes[127:0];
     frame = s_first.user.coded;
     mode = frame ? mode_e'(h[MODE_LSB+:MODE_BITS]) : MODE_RAW;
@@ -142,59 +155,59 @@ module wz_parse
     gaps = h[GAPS_LSB];
     length = frame ? h[LENGTH_LSB+:LENGTH_BITS] : s_first.user.length_less_one;
 
-    d[1].place = s_first.place;
-    d[1].told = frame || s_first.user.expect_block;
-    d[1].coded = coded;
-    d[1].constant = mode == MODE_CONSTANT;
-    d[1].cut = frame
+    d1.place = s_first.place;
+    d1.told = frame || s_first.user.expect_block;
+    d1.coded = coded;
+    d1.constant = mode == MODE_CONSTANT;
+    d1.cut = frame
         && (!s_first.has_short || ((coded || reference) && !s_first.has_long));
 
-    d[1].plan.header = h;
-    d[1].plan.mode = mode;
-    d[1].plan.element = element;
-    d[1].plan.coded = frame;
-    d[1].plan.block_bytes = 13'(length) + 13'd1;
-    d[1].plan.bitmap = h[BITMAP_LSB] && coded;
-    d[1].plan.bare_zeros = h[BARE_ZEROS_LSB+:BARE_ZEROS_BITS];
-    d[1].plan.sign_flag = sign_flag;
-    d[1].plan.sign_value = h[SIGN_VALUE_LSB] && sign_flag;
-    d[1].plan.plane_flags = flags;
-    d[1].plan.pattern = h[8*SHORT_HEADER_BYTES+:32];
-    d[1].plan.base = h[BASE_LSB+:BASE_BITS];
-    d[1].plan.path = h[PATH_LSB+:PATH_BITS];
-    d[1].plan.zero_rank = h[ZERO_RANK_LSB+:ZERO_RANK_BITS];
-    d[1].plan.coder = coder_e'(h[CODER_LSB+:CODER_BITS]);
-    d[1].plan.unary_bytes = h[UNARY_BYTES_LSB+:UNARY_BYTES_BITS];
-    d[1].plan.escapes = h[ESCAPES_LSB+:ESCAPES_BITS];
+    d1.plan.header = h;
+    d1.plan.mode = mode;
+    d1.plan.element = element;
+    d1.plan.coded = frame;
+    d1.plan.block_bytes = 13'(length) + 13'd1;
+    d1.plan.bitmap = h[BITMAP_LSB] && coded;
+    d1.plan.bare_zeros = h[BARE_ZEROS_LSB+:BARE_ZEROS_BITS];
+    d1.plan.sign_flag = sign_flag;
+    d1.plan.sign_value = h[SIGN_VALUE_LSB] && sign_flag;
+    d1.plan.plane_flags = flags;
+    d1.plan.pattern = h[8*SHORT_HEADER_BYTES+:32];
+    d1.plan.base = h[BASE_LSB+:BASE_BITS];
+    d1.plan.path = h[PATH_LSB+:PATH_BITS];
+    d1.plan.zero_rank = h[ZERO_RANK_LSB+:ZERO_RANK_BITS];
+    d1.plan.coder = coder_e'(h[CODER_LSB+:CODER_BITS]);
+    d1.plan.unary_bytes = h[UNARY_BYTES_LSB+:UNARY_BYTES_BITS];
+    d1.plan.escapes = h[ESCAPES_LSB+:ESCAPES_BITS];
 
     // The head, and what follows it.
     if (length[11:2] == '0 && length[1:0] < phase_used) begin
-      d[1].plan.head_bytes = length[1:0] + 2'd1;
-      d[1].rest = '0;
+      d1.plan.head_bytes = length[1:0] + 2'd1;
+      d1.rest = '0;
     end else begin
-      d[1].plan.head_bytes = phase_used;
+      d1.plan.head_bytes = phase_used;
       case (phase_used)
-        2'd0: d[1].rest = 13'(length) + 13'd1;
-        2'd1: d[1].rest = 13'(length);
-        2'd2: d[1].rest = 13'(length) - 13'd1;
-        default: d[1].rest = 13'(length) - 13'd2;
+        2'd0: d1.rest = 13'(length) + 13'd1;
+        2'd1: d1.rest = 13'(length);
+        2'd2: d1.rest = 13'(length) - 13'd1;
+        default: d1.rest = 13'(length) - 13'd2;
       endcase
     end
-    d[1].extras = s_first.bytes[128+:256];
-    d[1].bytes = h[BITMAP_LSB] ? s_first.bytes[128+64+:72] : s_first.bytes[128+:72];
-    d[1].planes = byte_planes(element, sign_flag)
+    d1.extras = s_first.bytes[128+:256];
+    d1.bytes = h[BITMAP_LSB] ? s_first.bytes[128+64+:72] : s_first.bytes[128+:72];
+    d1.planes = byte_planes(element, sign_flag)
         - 2'(3'(flags[0]) + 3'(flags[1]) + 3'(flags[2]));
-    d[1].top = top_bits(element, sign_flag);
-    d[1].symbols = element != ELEMENT_TYPE_RAW;
+    d1.top = top_bits(element, sign_flag);
+    d1.symbols = element != ELEMENT_TYPE_RAW;
 
     // Precedence among errors is that of a decoder that reads from front to back.
     phase_bad = (coded || reference)
         && ((width_log2(tag) == 2'd0 && phase != 2'd0) || (width_log2(tag) == 2'd1 && phase[1]));
-    d[1].claim.frame = frame;
-    d[1].claim.coded = coded;
-    d[1].claim.long_header = coded || reference;
-    d[1].claim.bad_version = h[VERSION_LSB+:VERSION_BITS] != VERSION_BITS'(FORMAT_VERSION);
-    d[1].claim.bad_fields = frame
+    d1.claim.frame = frame;
+    d1.claim.coded = coded;
+    d1.claim.long_header = coded || reference;
+    d1.claim.bad_version = h[VERSION_LSB+:VERSION_BITS] != VERSION_BITS'(FORMAT_VERSION);
+    d1.claim.bad_fields = frame
         && (tag > ELEMENT_TYPE_E5M2 || phase_bad
             || (!coded && !reference && (h[15:8] != '0 || h[ZERO_RANK_LSB+:ZERO_RANK_BITS] != '0))
             || (coded && h[RESERVED_LSB+:RESERVED_BITS] != '0)
@@ -204,93 +217,93 @@ module wz_parse
             || (reference && !gaps && (h[GAP_SHIFT_LSB+:GAP_SHIFT_BITS] != '0
                 || h[ENTRIES_LSB+:ENTRIES_BITS] != '0))
             || (reference && gaps && h[BITMAP_LSB]));
-    d[1].unmet = frame && ((bare && mode == MODE_RAW)
+    d1.unmet = frame && ((bare && mode == MODE_RAW)
         || (s_first.user.expect_block
             && (s_first.user.element != tag
                 || s_first.user.length_less_one != length
                 || ((coded || reference) && s_first.user.phase != phase))));
-    d[1].claim.unsupported = frame && (reference || !tag_types[tag]);
-    d[1].claim.shorter = bare && frame;
+    d1.claim.unsupported = frame && (reference || !tag_types[tag]);
+    d1.claim.shorter = bare && frame;
     // Flags of planes that do not exist; a sign where there is none; a constant no shorter than its
     // block.
     case (byte_planes(element, sign_flag))
-      2'd0: d[1].claim.bad_early = flags != '0;
-      2'd1: d[1].claim.bad_early = flags[2:1] != '0;
-      2'd2: d[1].claim.bad_early = flags[2];
-      default: d[1].claim.bad_early = 1'b0;
+      2'd0: d1.claim.bad_early = flags != '0;
+      2'd1: d1.claim.bad_early = flags[2:1] != '0;
+      2'd2: d1.claim.bad_early = flags[2];
+      default: d1.claim.bad_early = 1'b0;
     endcase
-    if (sign_flag && element == ELEMENT_TYPE_RAW) d[1].claim.bad_early = 1'b1;
-    if (mode == MODE_CONSTANT && length < 12'(1 << width)) d[1].claim.bad_early = 1'b1;
+    if (sign_flag && element == ELEMENT_TYPE_RAW) d1.claim.bad_early = 1'b1;
+    if (mode == MODE_CONSTANT && length < 12'(1 << width)) d1.claim.bad_early = 1'b1;
   end
 
   // 2: values, tail, head; ones of the bitmap.
   always_comb begin : stage_2
     logic [12:0] payload_bytes;
-    d[2] = q[1];
-    payload_bytes = q[1].told ? q[1].plan.block_bytes : s_packet_bytes;
-    d[2].plan.block_bytes = payload_bytes;
-    d[2].claim.bad_fields = q[1].claim.bad_fields || q[1].unmet;
-    d[2].plan.values = elements(q[1].rest, q[1].plan.element);
-    d[2].full_beats = q[1].rest[12:6];
-    d[2].partial = 6'(elements(13'(q[1].rest[5:0]), q[1].plan.element));
-    case (width_log2(q[1].plan.element))
-      2'd1: d[2].plan.tail_bytes = {1'b0, q[1].rest[0]};
-      2'd2: d[2].plan.tail_bytes = q[1].rest[1:0];
-      default: d[2].plan.tail_bytes = 2'd0;
+    d2 = q1;
+    payload_bytes = q1.told ? q1.plan.block_bytes : s_packet_bytes;
+    d2.plan.block_bytes = payload_bytes;
+    d2.claim.bad_fields = q1.claim.bad_fields || q1.unmet;
+    d2.plan.values = elements(q1.rest, q1.plan.element);
+    d2.full_beats = q1.rest[12:6];
+    d2.partial = 6'(elements(13'(q1.rest[5:0]), q1.plan.element));
+    case (width_log2(q1.plan.element))
+      2'd1: d2.plan.tail_bytes = {1'b0, q1.rest[0]};
+      2'd2: d2.plan.tail_bytes = q1.rest[1:0];
+      default: d2.plan.tail_bytes = 2'd0;
     endcase
-    if (!q[1].coded) d[2].plan.tail_bytes = 2'd0;
-    d[2].extras_bytes = {1'b0, q[1].plan.bitmap, 3'd0} + 5'(q[1].plan.head_bytes)
-        + 5'(q[1].plan.plane_flags[0]) + 5'(q[1].plan.plane_flags[1])
-        + 5'(q[1].plan.plane_flags[2]);
+    if (!q1.coded) d2.plan.tail_bytes = 2'd0;
+    d2.extras_bytes = {1'b0, q1.plan.bitmap, 3'd0} + 5'(q1.plan.head_bytes)
+        + 5'(q1.plan.plane_flags[0]) + 5'(q1.plan.plane_flags[1])
+        + 5'(q1.plan.plane_flags[2]);
     for (int g = 0; g < 8; g++) begin
-      d[2].ones8[g] = '0;
-      for (int i = 0; i < 8; i++) d[2].ones8[g] += 4'(q[1].extras[8*g+i]);
+      d2.ones8[g] = '0;
+      for (int i = 0; i < 8; i++) d2.ones8[g] += 4'(q1.extras[8*g+i]);
     end
-    for (int i = 0; i < 32; i++) d[2].extra_set[i] = q[1].extras[8*i+:8] != '0;
+    for (int i = 0; i < 32; i++) d2.extra_set[i] = q1.extras[8*i+:8] != '0;
     for (int i = 0; i < 3; i++) begin
-      d[2].plan.head[8*i+:8] = (i < int'(q[1].plan.head_bytes)) ? q[1].bytes[8*i+:8] : 8'd0;
+      d2.plan.head[8*i+:8] = (i < int'(q1.plan.head_bytes)) ? q1.bytes[8*i+:8] : 8'd0;
     end
-    case (q[1].plan.head_bytes)
-      2'd0: d[2].bytes = q[1].bytes;
-      2'd1: d[2].bytes = q[1].bytes >> 8;
-      2'd2: d[2].bytes = q[1].bytes >> 16;
-      default: d[2].bytes = q[1].bytes >> 24;
+    case (q1.plan.head_bytes)
+      2'd0: d2.bytes = q1.bytes;
+      2'd1: d2.bytes = q1.bytes >> 8;
+      2'd2: d2.bytes = q1.bytes >> 16;
+      default: d2.bytes = q1.bytes >> 24;
     endcase
     // Of a block that travels as it is only the length is wrong, if anything.
-    if (!q[1].plan.coded && (payload_bytes == '0
+    if (!q1.plan.coded && (payload_bytes == '0
         || payload_bytes > 13'(BLOCK_BYTES_MAX))) begin
-      d[2].claim.bad_fields = 1'b1;
+      d2.claim.bad_fields = 1'b1;
     end
   end
 
   // 3: the beats that there are; tail.
   always_comb begin : stage_3
     logic [12:0] limit;
-    d[3] = q[2];
-    d[3].extras_bytes = q[2].extras_bytes + 5'(q[2].plan.tail_bytes);
+    d3 = q2;
+    d3.extras_bytes = q2.extras_bytes + 5'(q2.plan.tail_bytes);
     for (int b = 0; b < 64; b++) begin
-      d[3].beats_mask[b] = q[2].full_beats > 7'(b)
-          || (q[2].full_beats == 7'(b) && q[2].partial != '0);
+      d3.beats_mask[b] = q2.full_beats > 7'(b)
+          || (q2.full_beats == 7'(b) && q2.partial != '0);
     end
     for (int i = 0; i < 3; i++) begin
-      d[3].plan.tail[8*i+:8] = (i < int'(q[2].plan.tail_bytes)) ? q[2].bytes[8*i+:8] : 8'd0;
+      d3.plan.tail[8*i+:8] = (i < int'(q2.plan.tail_bytes)) ? q2.bytes[8*i+:8] : 8'd0;
     end
-    case (q[2].plan.tail_bytes)
-      2'd0: d[3].bytes = q[2].bytes;
-      2'd1: d[3].bytes = q[2].bytes >> 8;
-      2'd2: d[3].bytes = q[2].bytes >> 16;
-      default: d[3].bytes = q[2].bytes >> 24;
+    case (q2.plan.tail_bytes)
+      2'd0: d3.bytes = q2.bytes;
+      2'd1: d3.bytes = q2.bytes >> 8;
+      2'd2: d3.bytes = q2.bytes >> 16;
+      default: d3.bytes = q2.bytes >> 24;
     endcase
     for (int g = 0; g < 2; g++) begin
-      d[3].ones32[g] = (6'(q[2].ones8[4*g]) + 6'(q[2].ones8[4*g+1]))
-          + (6'(q[2].ones8[4*g+2]) + 6'(q[2].ones8[4*g+3]));
+      d3.ones32[g] = (6'(q2.ones8[4*g]) + 6'(q2.ones8[4*g+1]))
+          + (6'(q2.ones8[4*g+2]) + 6'(q2.ones8[4*g+3]));
     end
-    limit = q[2].plan.block_bytes;
-    d[3].limit = q[2].claim.shorter ? 14'(limit) - 14'd1
+    limit = q2.plan.block_bytes;
+    d3.limit = q2.claim.shorter ? 14'(limit) - 14'd1
                                     : 14'(limit) + 14'(SHORT_HEADER_BYTES);
-    d[3].fixed_bytes = !q[2].plan.coded ? limit : limit + 13'(SHORT_HEADER_BYTES);
-    if (q[2].constant) begin
-      d[3].fixed_bytes = 13'(SHORT_HEADER_BYTES) + (13'd1 << width_log2(q[2].plan.element));
+    d3.fixed_bytes = !q2.plan.coded ? limit : limit + 13'(SHORT_HEADER_BYTES);
+    if (q2.constant) begin
+      d3.fixed_bytes = 13'(SHORT_HEADER_BYTES) + (13'd1 << width_log2(q2.plan.element));
     end
   end
 
@@ -298,72 +311,72 @@ module wz_parse
   always_comb begin : stage_4
     logic [31:0] padding;
     logic [1:0] below;
-    d[4] = q[3];
-    d[4].plan.stored_beats = q[3].plan.bitmap ? q[3].extras[63:0] : q[3].beats_mask;
-    d[4].stored = 7'(q[3].ones32[0]) + 7'(q[3].ones32[1]);
-    d[4].partial_stored = q[3].partial != '0
-        && (!q[3].plan.bitmap || q[3].extras[8'(q[3].full_beats[5:0])]);
+    d4 = q3;
+    d4.plan.stored_beats = q3.plan.bitmap ? q3.extras[63:0] : q3.beats_mask;
+    d4.stored = 7'(q3.ones32[0]) + 7'(q3.ones32[1]);
+    d4.partial_stored = q3.partial != '0
+        && (!q3.plan.bitmap || q3.extras[8'(q3.full_beats[5:0])]);
     for (int i = 0; i < 32; i++) begin
-      padding[i] = q[3].extra_set[i] && 5'(i) >= q[3].extras_bytes
-          && (q[3].extras_bytes > 5'd16 || (i < 16 && q[3].extras_bytes != '0));
+      padding[i] = q3.extra_set[i] && 5'(i) >= q3.extras_bytes
+          && (q3.extras_bytes > 5'd16 || (i < 16 && q3.extras_bytes != '0));
     end
-    d[4].claim.bad_extras = q[3].coded && (padding != '0
-        || (q[3].plan.bitmap && (q[3].extras[63:0] & ~q[3].beats_mask) != '0));
-    d[4].claim.extras_words = {q[3].extras_bytes > 5'd16,
-        q[3].extras_bytes != '0 && q[3].extras_bytes <= 5'd16};
+    d4.claim.bad_extras = q3.coded && (padding != '0
+        || (q3.plan.bitmap && (q3.extras[63:0] & ~q3.beats_mask) != '0));
+    d4.claim.extras_words = {q3.extras_bytes > 5'd16,
+        q3.extras_bytes != '0 && q3.extras_bytes <= 5'd16};
     for (int p = 0; p < 3; p++) begin
       below = 2'd0;
-      for (int i = 0; i < p; i++) below += 2'(q[3].plan.plane_flags[i]);
-      d[4].plan.plane_bytes[8*p+:8] =
-          q[3].plan.plane_flags[p] ? q[3].bytes[8*below+:8] : 8'd0;
+      for (int i = 0; i < p; i++) below += 2'(q3.plan.plane_flags[i]);
+      d4.plan.plane_bytes[8*p+:8] =
+          q3.plan.plane_flags[p] ? q3.bytes[8*below+:8] : 8'd0;
     end
   end
 
   // 5: stored beats that are full.
   always_comb begin : stage_5
-    d[5] = q[4];
-    d[5].stored = !q[4].plan.bitmap ? q[4].full_beats
-        : q[4].partial_stored ? q[4].stored - 7'd1 : q[4].stored;
+    d5 = q4;
+    d5.stored = !q4.plan.bitmap ? q4.full_beats
+        : q4.partial_stored ? q4.stored - 7'd1 : q4.stored;
   end
 
   // 6: stored values. What symbols there are is a matter of the type and of them.
   always_comb begin : stage_6
     logic [12:0] full;
-    d[6] = q[5];
-    case (width_log2(q[5].plan.element))
-      2'd1: full = {1'b0, q[5].stored, 5'd0};
-      2'd2: full = {2'b0, q[5].stored, 4'd0};
-      default: full = {q[5].stored, 6'd0};
+    d6 = q5;
+    case (width_log2(q5.plan.element))
+      2'd1: full = {1'b0, q5.stored, 5'd0};
+      2'd2: full = {2'b0, q5.stored, 4'd0};
+      default: full = {q5.stored, 6'd0};
     endcase
-    d[6].plan.stored_values = full | 13'(q[5].partial_stored ? q[5].partial : 6'd0);
-    d[6].base_bad = q[5].plan.base == '0;
+    d6.plan.stored_values = full | 13'(q5.partial_stored ? q5.partial : 6'd0);
+    d6.base_bad = q5.plan.base == '0;
     for (int t = 0; t < 6; t++) begin
-      if (q[5].plan.element == element_type_e'(t)
-          && (q[5].plan.base >> LAYOUTS[t].exponent_bits) != '0) begin
-        d[6].base_bad = 1'b1;
+      if (q5.plan.element == element_type_e'(t)
+          && (q5.plan.base >> LAYOUTS[t].exponent_bits) != '0) begin
+        d6.base_bad = 1'b1;
       end
     end
-    d[6].no_symbols = q[5].plan.base == '0 && q[5].plan.path == '0 && q[5].plan.zero_rank == '0
-        && q[5].plan.coder == CODER_R0 && q[5].plan.unary_bytes == '0
-        && q[5].plan.escapes == '0;
+    d6.no_symbols = q5.plan.base == '0 && q5.plan.path == '0 && q5.plan.zero_rank == '0
+        && q5.plan.coder == CODER_R0 && q5.plan.unary_bytes == '0
+        && q5.plan.escapes == '0;
   end
 
   // 7: carriers; words of low bits.
   always_comb begin : stage_7
     logic [13:0] carriers;
-    d[7] = q[6];
-    carriers = 14'(q[6].plan.stored_values) - 14'(q[6].plan.bare_zeros);
-    d[7].plan.carriers = carriers[12:0];
-    if (carriers[13] && q[6].coded) d[7].claim.bad_extras = 1'b1;
-    d[7].ranked = q[6].symbols && q[6].plan.stored_values != '0;
-    d[7].escapes_max = 9'(q[6].plan.stored_values[12:5])
-        + 9'(q[6].plan.stored_values[4:0] != '0);
-    case (CODER_LOW_BITS[q[6].plan.coder])
-      1: d[7].low_words = 8'(q[6].plan.stored_values[12:7])
-          + 8'(q[6].plan.stored_values[6:0] != '0);
-      2: d[7].low_words = 8'(q[6].plan.stored_values[12:6])
-          + 8'(q[6].plan.stored_values[5:0] != '0);
-      default: d[7].low_words = '0;
+    d7 = q6;
+    carriers = 14'(q6.plan.stored_values) - 14'(q6.plan.bare_zeros);
+    d7.plan.carriers = carriers[12:0];
+    if (carriers[13] && q6.coded) d7.claim.bad_extras = 1'b1;
+    d7.ranked = q6.symbols && q6.plan.stored_values != '0;
+    d7.escapes_max = 9'(q6.plan.stored_values[12:5])
+        + 9'(q6.plan.stored_values[4:0] != '0);
+    case (CODER_LOW_BITS[q6.plan.coder])
+      1: d7.low_words = 8'(q6.plan.stored_values[12:7])
+          + 8'(q6.plan.stored_values[6:0] != '0);
+      2: d7.low_words = 8'(q6.plan.stored_values[12:6])
+          + 8'(q6.plan.stored_values[5:0] != '0);
+      default: d7.low_words = '0;
     endcase
   end
 
@@ -373,92 +386,92 @@ module wz_parse
     logic [6:0] beats;
     logic [5:0] left;
     logic [6:0] per_beat;
-    d[8] = q[7];
-    c = 16'(q[7].plan.carriers);
+    d8 = q7;
+    c = 16'(q7.plan.carriers);
     // top bits times carriers as a sum of two terms: 2, 3 = 2 + 1, 4, 7 = 8 - 1
-    d[8].top_a = '0;
-    if (q[7].top == 3'd2 || q[7].top == 3'd3) d[8].top_a = c << 1;
-    if (q[7].top == 3'd4) d[8].top_a = c << 2;
-    if (q[7].top == 3'd7) d[8].top_a = c << 3;
-    d[8].top_b = (q[7].top == 3'd3) ? c : (q[7].top == 3'd7) ? -c : '0;
-    d[8].plane_a = q[7].planes[1] ? 15'(c << 1) : '0;
-    d[8].plane_b = q[7].planes[0] ? 15'(c) : '0;
+    d8.top_a = '0;
+    if (q7.top == 3'd2 || q7.top == 3'd3) d8.top_a = c << 1;
+    if (q7.top == 3'd4) d8.top_a = c << 2;
+    if (q7.top == 3'd7) d8.top_a = c << 3;
+    d8.top_b = (q7.top == 3'd3) ? c : (q7.top == 3'd7) ? -c : '0;
+    d8.plane_a = q7.planes[1] ? 15'(c << 1) : '0;
+    d8.plane_b = q7.planes[0] ? 15'(c) : '0;
 
     // Records have as many carriers as a beat has values.
-    per_beat = 7'(BEAT_BYTES) >> width_log2(q[7].plan.element);
-    case (width_log2(q[7].plan.element))
-      2'd1: {beats, left} = {q[7].plan.carriers[11:5], 1'b0, q[7].plan.carriers[4:0]};
-      2'd2: {beats, left} = {q[7].plan.carriers[10:4], 2'b0, q[7].plan.carriers[3:0]};
-      default: {beats, left} = {q[7].plan.carriers[12:6], q[7].plan.carriers[5:0]};
+    per_beat = 7'(BEAT_BYTES) >> width_log2(q7.plan.element);
+    case (width_log2(q7.plan.element))
+      2'd1: {beats, left} = {q7.plan.carriers[11:5], 1'b0, q7.plan.carriers[4:0]};
+      2'd2: {beats, left} = {q7.plan.carriers[10:4], 2'b0, q7.plan.carriers[3:0]};
+      default: {beats, left} = {q7.plan.carriers[12:6], q7.plan.carriers[5:0]};
     endcase
-    d[8].records = beats + 7'(left != '0);
-    d[8].last = (left != '0) ? {1'b0, left} : per_beat;
-    d[8].parts = q[7].planes - 2'(q[7].top == '0);
-    d[8].split = left != '0 && d[8].parts != '0 && d[8].parts != '1;
-    d[8].step = (q[7].planes[0] ? per_beat : '0) + (q[7].planes[1] ? per_beat << 1 : '0)
-        + 7'((10'(q[7].top) * 10'(per_beat)) >> 3);
-    d[8].claim.bad_escapes = 9'(q[7].plan.escapes) > q[7].escapes_max;
-    d[8].claim.bad_symbols = q[7].ranked ? q[7].base_bad : !q[7].no_symbols;
-    if (!q[7].coded) begin
-      d[8].claim.bad_escapes = 1'b0;
-      d[8].claim.bad_symbols = 1'b0;
+    d8.records = beats + 7'(left != '0);
+    d8.last = (left != '0) ? {1'b0, left} : per_beat;
+    d8.parts = q7.planes - 2'(q7.top == '0);
+    d8.split = left != '0 && d8.parts != '0 && d8.parts != '1;
+    d8.step = (q7.planes[0] ? per_beat : '0) + (q7.planes[1] ? per_beat << 1 : '0)
+        + 7'({q7.top, 3'd0} >> width_log2(q7.plan.element));
+    d8.claim.bad_escapes = 9'(q7.plan.escapes) > q7.escapes_max;
+    d8.claim.bad_symbols = q7.ranked ? q7.base_bad : !q7.no_symbols;
+    if (!q7.coded) begin
+      d8.claim.bad_escapes = 1'b0;
+      d8.claim.bad_symbols = 1'b0;
     end
-    if (!q[7].ranked) d[8].low_words = '0;
-    d[8].ahead = 10'd1 + 10'(q[7].claim.extras_words)
-        + 10'(q[7].ranked ? q[7].low_words : 8'd0);
+    if (!q7.ranked) d8.low_words = '0;
+    d8.ahead = 10'd1 + 10'(q7.claim.extras_words)
+        + 10'(q7.ranked ? q7.low_words : 8'd0);
   end
 
   // 9: the sums; what a payload as it is needs.
   always_comb begin : stage_9
-    d[9] = q[8];
-    d[9].top_sum = q[8].top_a + q[8].top_b;
-    d[9].plane_sum = q[8].plane_a + q[8].plane_b;
-    d[9].ahead_bytes = {q[8].ahead, 4'd0} + 14'(q[8].plan.unary_bytes);
-    d[9].other_bytes = 14'(q[8].plan.unary_bytes) + 14'(q[8].plan.escapes);
-    if (!q[8].coded) begin
-      d[9].records = 7'(q[8].plan.block_bytes[12:6]) + 7'(q[8].plan.block_bytes[5:0] != '0);
-      d[9].last = {q[8].plan.block_bytes[5:0] == '0, q[8].plan.block_bytes[5:0]};
-      d[9].step = 7'(BEAT_BYTES);
-      d[9].split = 1'b0;
+    d9 = q8;
+    d9.top_sum = q8.top_a + q8.top_b;
+    d9.plane_sum = q8.plane_a + q8.plane_b;
+    d9.ahead_bytes = {q8.ahead, 4'd0} + 14'(q8.plan.unary_bytes);
+    d9.other_bytes = 14'(q8.plan.unary_bytes) + 14'(q8.plan.escapes);
+    if (!q8.coded) begin
+      d9.records = 7'(q8.plan.block_bytes[12:6]) + 7'(q8.plan.block_bytes[5:0] != '0);
+      d9.last = {q8.plan.block_bytes[5:0] == '0, q8.plan.block_bytes[5:0]};
+      d9.step = 7'(BEAT_BYTES);
+      d9.split = 1'b0;
     end
-    if (q[8].constant) d[9].records = '0;
-    d[9].refuse = q[8].cut || (q[8].claim.frame && q[8].claim.bad_version)
-        || q[8].claim.bad_fields || q[8].claim.unsupported || q[8].claim.bad_early
-        || q[8].claim.bad_extras || q[8].claim.bad_symbols;
+    if (q8.constant) d9.records = '0;
+    d9.refuse = q8.cut || (q8.claim.frame && q8.claim.bad_version)
+        || q8.claim.bad_fields || q8.claim.unsupported || q8.claim.bad_early
+        || q8.claim.bad_extras || q8.claim.bad_symbols;
   end
 
   // 10: bytes of the remainders, without a last partial one.
   always_comb begin : stage_10
-    d[10] = q[9];
-    d[10].used_bytes = 13'(q[9].plane_sum) + q[9].top_sum[15:3];
-    d[10].used_bits = q[9].top_sum[2:0];
-    d[10].other_bytes = {q[9].ahead, 4'd0} + q[9].other_bytes;
+    d10 = q9;
+    d10.used_bytes = 13'(q9.plane_sum) + q9.top_sum[15:3];
+    d10.used_bits = q9.top_sum[2:0];
+    d10.other_bytes = {q9.ahead, 4'd0} + q9.other_bytes;
   end
 
   // 11: words of the remainders.
   always_comb begin : stage_11
-    d[11] = q[10];
-    d[11].remainder_words = 10'(q[10].used_bytes[12:4])
-        + 10'(q[10].used_bytes[3:0] != '0 || q[10].used_bits != '0);
+    d11 = q10;
+    d11.remainder_words = 10'(q10.used_bytes[12:4])
+        + 10'(q10.used_bytes[3:0] != '0 || q10.used_bits != '0);
   end
 
   // 12: where the sections lie.
   always_comb begin : stage_12
-    d[12] = q[11];
-    d[12].claim.low_word = 10'd1 + 10'(q[11].claim.extras_words) + q[11].remainder_words;
-    d[12].claim.unary_word = q[11].ahead + q[11].remainder_words;
-    d[12].claim.escape_byte = q[11].ahead_bytes + {q[11].remainder_words, 4'd0};
-    d[12].claim.frame_bytes = q[11].coded ? q[11].other_bytes + {q[11].remainder_words, 4'd0}
-                                          : 14'(q[11].fixed_bytes);
-    d[12].claim.block_bytes = q[11].plan.block_bytes;
+    d12 = q11;
+    d12.claim.low_word = 10'd1 + 10'(q11.claim.extras_words) + q11.remainder_words;
+    d12.claim.unary_word = q11.ahead + q11.remainder_words;
+    d12.claim.escape_byte = q11.ahead_bytes + {q11.remainder_words, 4'd0};
+    d12.claim.frame_bytes = q11.coded ? q11.other_bytes + {q11.remainder_words, 4'd0}
+                                          : 14'(q11.fixed_bytes);
+    d12.claim.block_bytes = q11.plan.block_bytes;
   end
 
   // 13: the last check.
   always_comb begin : stage_13
-    d[13] = q[12];
-    d[13].claim.too_long = q[12].claim.frame && q[12].claim.frame_bytes > q[12].limit;
-    d[13].refuse = q[12].refuse || d[13].claim.too_long || q[12].claim.bad_escapes;
-    d[13].checked = q[12].coded && !q[12].refuse;
+    d13 = q12;
+    d13.claim.too_long = q12.claim.frame && q12.claim.frame_bytes > q12.limit;
+    d13.refuse = q12.refuse || d13.claim.too_long || q12.claim.bad_escapes;
+    d13.checked = q12.coded && !q12.refuse;
   end
 
   // The jobs.
@@ -471,7 +484,7 @@ module wz_parse
   logic [3:0] escape_shift;
   logic [8:0] escape_end;
 
-  assign last = q[LATENCY];
+  assign last = q13;
   assign m_valid = valid_q[LATENCY];
   assign unary = last.coded && last.ranked && !last.refuse;
   assign escapes = unary && last.plan.escapes != '0;
