@@ -47,6 +47,7 @@ class Note(IntEnum):
     CLEAR_TO_SEND = 1
     GOODBYE = 2
     ABORT = 3
+    LEFT = 4
 
 
 NOTE = struct.Struct("<BxHI")

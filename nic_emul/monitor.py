@@ -215,7 +215,9 @@ def _take_note(data: bytearray) -> tuple[Note, int, str] | None:
         return None
     kind, length, value = NOTE.unpack_from(data)
     if kind not in Note._value2member_map_ or length > NOTE_TEXT_BYTES_MAX:
-        raise ProtocolError(f"note: expected kind 1 to 3 and a short text; found {kind}, {length}")
+        raise ProtocolError(
+            f"note: expected kind 1 to {max(Note)} and a short text; found {kind}, {length}"
+        )
     end = NOTE.size + length
     if len(data) < end:
         return None

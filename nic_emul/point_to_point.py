@@ -89,6 +89,7 @@ class PointToPoint:
         self._readers: list[threading.Thread] = []
         transport.on_opened = self._opened
         transport.on_clear_to_send = self._clear_to_send
+        transport.on_departed = self._departed
         transport.on_stopped = self._stopped
         transport.on_tick = self._check_deadlines
 
@@ -277,6 +278,20 @@ class PointToPoint:
             waiting += [receive for receive in self._posted if receive.source == peer]
         if waiting:
             raise PeerLost(f"{self._name(peer)} left before a send of its was complete")
+
+    def _departed(self, peer: int) -> None:
+        with self._state:
+            uncleared = [
+                number
+                for (target, number), send in self._sends.items()
+                if target == peer and send.deadline != math.inf
+            ]
+            # Behind what the peer has sent, the end of its link follows, which a thread reads.
+            is_read = peer in self._links
+        if uncleared:
+            raise PeerLost(f"{self._name(peer)} left before it received a send")
+        if not is_read:
+            self._left(peer)
 
     # Sending side
 

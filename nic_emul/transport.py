@@ -4,9 +4,13 @@
 Every rank listens on one port. When a group is made, each rank connects to the next one, so that
 the members form a closed ring of connections from the start: a rank that dies is noticed by its
 neighbour's monitor, the neighbour fails and is noticed in turn, and so on around the ring, however
-idle the ranks are. All other links open on first use.
+idle the ranks are. All other links open on first use. A rank that leaves in peace says so to those
+that have a link to it, and they pass it on around the ring, so that who waits for a link from it,
+which will never open, knows at once. (Once two have left, the ring is open, and a third may be
+waited for until the timeout.)
 """
 
+import contextlib
 import json
 import secrets
 import socket
@@ -69,6 +73,7 @@ class Transport:
         # Point-to-point traffic plugs in here (`point_to_point.py`).
         self.on_opened: Callable[[RecvLink], None] = _ignore
         self.on_clear_to_send: Callable[[SendLink, int], None] = _ignore
+        self.on_departed: Callable[[int], None] = _ignore
         self.on_stopped: Callable[[], None] = _ignore
         self.on_tick: Callable[[], None] = _ignore
 
@@ -229,11 +234,25 @@ class Transport:
         if note is Note.ABORT:
             self.fail(PeerFailed(self.name_of(link.peer), text))
         elif note is Note.GOODBYE:
-            with self._changed:
-                self._departed.add(link.peer)
-                self._changed.notify_all()
+            self._depart(link.peer)
+        elif note is Note.LEFT:
+            self._depart(value)
         else:
             self.on_clear_to_send(link, value)
+
+    def _depart(self, peer: int) -> None:
+        """Note that `peer` has left in peace, and tell the rank before this one in the ring."""
+        with self._changed:
+            if peer in self._departed:
+                return
+            self._departed.add(peer)
+            self._changed.notify_all()
+            before = self._recv_links.get(((self.rank - 1) % self.size, Channel.COLLECTIVE))
+        if before is not None and before.peer not in self._departed:
+            # It may be leaving itself, as all do at the end.
+            with contextlib.suppress(PeerLost, PeerTimeout):
+                before.notify(Note.LEFT, peer)
+        self.on_departed(peer)
 
     def disconnected(self, link: SendLink) -> None:
         if link.peer not in self._departed:

@@ -231,6 +231,21 @@ def send_what_nobody_receives() -> None:
     time.sleep(FOREVER_S)
 
 
+def leave_while_others_wait(how: str) -> None:
+    """The culprit leaves in peace while the others wait, of whom one has no link to it."""
+    dist.barrier()
+    if is_culprit():
+        time.sleep(0.5)
+        dist.destroy_process_group()
+        os._exit(0)
+    if how == "receive":
+        dist.recv(torch.ones(4), CULPRIT)
+    elif how == "send":
+        dist.send(torch.ones(4), CULPRIT)
+    else:
+        dist.group.WORLD._transport.recv_link(CULPRIT, Channel.POINT_TO_POINT)
+
+
 def catch_and_go_on() -> str:
     """A program that swallows the error is ended all the same."""
     dist.barrier()

@@ -127,6 +127,13 @@ def test_send_that_nobody_receives() -> None:
     expect_failure(outcomes, "a send to rank 0 made no progress")
 
 
+@pytest.mark.parametrize("how", ["receive", "send", "link"])
+def test_peer_that_left_is_not_waited_for(how: str) -> None:
+    outcomes = start_ranks(faults.leave_while_others_wait, SIZE, how)
+    expect_failure(outcomes, "PeerLost", culprit_code=0)
+    assert not any("PeerTimeout" in outcome.stderr for outcome in outcomes)
+
+
 def test_strangers_change_nothing() -> None:
     assert run_ranks(faults.strangers_knock, SIZE) == [True] * SIZE
 
