@@ -117,12 +117,12 @@ def synthesise(
             "design -save front",
             f"{_XILINX} -run map_ffram:",
             "tee -q -o area.json stat -json -tech xilinx",
-            # Depth: LUTs of 6 inputs alone, adders in LUTs as well.
+            # Depth: LUTs of 6 inputs alone; adders in LUTs as well, as prefix networks.
             "design -load front",
             "opt -fast -full",
             "memory_map",
             "opt -full",
-            "techmap",
+            "techmap -map +/choices/kogge-stone.v -map +/techmap.v",
             "opt -fast",
             "abc -lut 6",
             "opt -fast",
