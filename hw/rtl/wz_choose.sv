@@ -72,28 +72,28 @@ module wz_choose
   assign element = built_element(TYPES, t.element);
   assign width = width_log2(element);
 
-  function automatic logic [12:0] pad16(input logic [12:0] size);
-    return {size[12:4] + 9'(|size[3:0]), 4'd0};
-  endfunction
-
-  // Stage 1: what counts of values give.
-  logic symbols;  // the frame has any
+  // Stage 1: what counts of values give. Sizes with padding are in units of 16 bytes.
+  logic symbols_q;  // the frame has any
   logic [14:0] unary_limit_q;
-  logic [12:0] bare_zeros_q, carriers_q, escapes_limit_q;
+  logic [12:0] raw_bytes_q, escapes_limit_q, bare_zeros_q, ranked_q;
   logic [10:0] low_one_q, low_two_q;  // bytes of a bit and of two bits a value
+  logic [6:0] pad_one_q, pad_two_q;
   logic [4:0] extras_q;
   logic [3:0][16:0] unary_bits_q;
   logic [12:0] escapes_short_q, escapes_long_q;
-  assign symbols = element != ELEMENT_TYPE_RAW && t.stored_values != '0;
 
   always_ff @(posedge clk) begin
-    unary_limit_q <= 15'(t.stored_values) + {1'b0, t.stored_values, 1'b0};
+    raw_bytes_q <= 13'(add(18'(t.block_bytes), 18'(SHORT_HEADER_BYTES)));
+    symbols_q <= element != ELEMENT_TYPE_RAW && t.stored_values != '0;
+    unary_limit_q <= 15'(add(18'(t.stored_values), {4'd0, t.stored_values, 1'b0}));
     // At most 128, so the limit of 255 is never reached.
-    escapes_limit_q <= (t.stored_values + 13'(VALUES_PER_ESCAPE - 1)) / 13'(VALUES_PER_ESCAPE);
-    bare_zeros_q <= t.bare && symbols ? o.zeros : '0;
-    carriers_q <= t.stored_values - (t.bare && symbols ? o.zeros : '0);
-    low_one_q <= 11'((t.stored_values + 13'd7) >> 3);
-    low_two_q <= 11'((t.stored_values + 13'd3) >> 2);
+    escapes_limit_q <= 13'(t.stored_values[12:5]) + 13'(|t.stored_values[4:0]);
+    bare_zeros_q <= t.bare ? o.zeros : '0;
+    ranked_q <= 13'(subtract(18'(t.stored_values), 18'(o.zeros)));
+    low_one_q <= 11'(t.stored_values[12:3]) + 11'(|t.stored_values[2:0]);
+    low_two_q <= t.stored_values[12:2] + 11'(|t.stored_values[1:0]);
+    pad_one_q <= 7'(t.stored_values[12:7]) + 7'(|t.stored_values[6:0]);
+    pad_two_q <= t.stored_values[12:6] + 7'(|t.stored_values[5:0]);
     extras_q <= {1'b0, t.bitmap, 3'd0} + 5'(t.head_bytes) + 5'(t.tail_bytes) +
         5'(t.plane_flags[0]) + 5'(t.plane_flags[1]);
     unary_bits_q <= o.unary_bits;
@@ -101,107 +101,123 @@ module wz_choose
     escapes_long_q <= o.escapes_long;
   end
 
-  // Stage 2: sizes of sections.
+  // Stage 2: sizes of sections; the carriers' remainders as three terms, already added to two.
   logic [3:0] too_many_q;
   logic [3:0][10:0] unary_bytes_q;
   logic [3:0][12:0] unary_low_q;
-  logic [14:0] plane_part_q;
-  logic [12:0] top_part_q;
-  logic [1:0] planes;
-  logic [2:0] top_bits;
-  logic [15:0] top_sum;
+  logic [12:0] carriers, carriers_q;
+  logic [16:0] term_high, term_byte, term_less, term_sum_q, term_carry_q;
+  logic [1:0] bytes, extras_units_q;
+  logic quarter, half, less;
+  assign carriers = t.bare ? ranked_q : t.stored_values;
   always_comb begin
-    // Stored byte planes and top bits of a remainder.
+    // Stored bits of a carrier's remainder: 8 times `bytes`, and 4 or 2, less 1.
+    quarter = 1'b0;
+    half = 1'b0;
     unique case (element)
       ELEMENT_TYPE_BF16: begin
-        planes = {1'b0, !t.sign_flag};
-        top_bits = t.sign_flag ? 3'd7 : 3'd0;
+        bytes = 2'd1;
+        less  = t.sign_flag;
       end
       ELEMENT_TYPE_FP16: begin
-        planes = {1'b0, !t.plane_flags[0]};
-        top_bits = t.sign_flag ? 3'd2 : 3'd3;
+        bytes = {1'b0, !t.plane_flags[0]};
+        half = !t.sign_flag;
+        quarter = t.sign_flag;
+        less = !t.sign_flag;
       end
       ELEMENT_TYPE_FP32: begin
-        planes = 2'd3 - 2'(t.sign_flag) - 2'(t.plane_flags[0]) - 2'(t.plane_flags[1]);
-        top_bits = t.sign_flag ? 3'd7 : 3'd0;
+        bytes = 2'd3 - 2'(t.plane_flags[0]) - 2'(t.plane_flags[1]);
+        less  = t.sign_flag;
       end
       ELEMENT_TYPE_E4M3: begin
-        planes = 2'd0;
-        top_bits = t.sign_flag ? 3'd3 : 3'd4;
+        bytes = 2'd0;
+        half  = 1'b1;
+        less  = t.sign_flag;
       end
       ELEMENT_TYPE_E5M2: begin
-        planes = 2'd0;
-        top_bits = t.sign_flag ? 3'd2 : 3'd3;
+        bytes = 2'd0;
+        half = !t.sign_flag;
+        quarter = t.sign_flag;
+        less = !t.sign_flag;
       end
       default: begin
-        planes = {1'b0, !t.plane_flags[0]};
-        top_bits = 3'd0;
+        bytes = {1'b0, !t.plane_flags[0]};
+        less  = 1'b0;
       end
     endcase
+    // No type has 16 bits and also 4 or 2.
+    term_high = (17'({carriers, 4'd0}) & {17{bytes[1]}}) |
+        (17'({carriers, 2'd0}) & {17{half}}) | (17'({carriers, 1'b0}) & {17{quarter}});
+    term_byte = 17'({carriers, 3'd0}) & {17{bytes[0]}};
+    term_less = ~17'(carriers) & {17{less}};
   end
-  // Bytes that the carriers' top bits fill, times 8, rounded up by the part that is cut.
-  always_comb begin
-    unique case (top_bits)
-      3'd2: top_sum = {2'd0, carriers_q, 1'b0} + 16'd7;
-      3'd3: top_sum = {2'd0, carriers_q, 1'b0} + 16'(carriers_q) + 16'd7;
-      3'd4: top_sum = {1'b0, carriers_q, 2'b00} + 16'd7;
-      3'd7: top_sum = {carriers_q, 3'b111} - 16'(carriers_q);
-      default: top_sum = 16'd0;
-    endcase
-  end
+
   always_ff @(posedge clk) begin
     for (int i = 0; i < 4; i++) begin
-      too_many_q[i] <= unary_bits_q[i] > 17'(unary_limit_q) ||
-          (i == int'(CODER_R2) ? escapes_long_q : escapes_short_q) > escapes_limit_q;
-      unary_bytes_q[i] <= 11'((unary_bits_q[i] + 17'd7) >> 3);
+      too_many_q[i] <= !at_least(18'(unary_limit_q), 18'(unary_bits_q[i])) ||
+          !at_least(18'(escapes_limit_q), 18'(i == int'(CODER_R2) ? escapes_long_q :
+                                              escapes_short_q));
+      unary_bytes_q[i] <= unary_bits_q[i][13:3] + 11'(|unary_bits_q[i][2:0]);
     end
     unary_low_q[CODER_R0] <= escapes_short_q;
-    unary_low_q[CODER_R1] <= escapes_short_q + pad16(13'(low_one_q));
-    unary_low_q[CODER_R2] <= escapes_long_q + pad16(13'(low_two_q));
-    unary_low_q[CODER_F2] <= escapes_short_q + pad16(13'(low_two_q));
-    plane_part_q <= (15'(carriers_q) & {15{planes[0]}}) +
-        ({1'b0, carriers_q, 1'b0} & {15{planes[1]}});
-    top_part_q <= 13'(top_sum >> 3);
+    unary_low_q[CODER_R1] <= 13'(add(18'(escapes_short_q), {7'd0, pad_one_q, 4'd0}));
+    unary_low_q[CODER_R2] <= 13'(add(18'(escapes_long_q), {7'd0, pad_two_q, 4'd0}));
+    unary_low_q[CODER_F2] <= 13'(add(18'(escapes_short_q), {7'd0, pad_two_q, 4'd0}));
+    if (!symbols_q) unary_low_q <= '0;
+    carriers_q <= carriers;
+    term_sum_q <= term_high ^ term_byte ^ term_less;
+    term_carry_q <= {(term_high[15:0] & term_byte[15:0]) | (term_high[15:0] & term_less[15:0]) |
+                     (term_byte[15:0] & term_less[15:0]), less};
+    // With the long header.
+    extras_units_q <= 2'(LONG_HEADER_BYTES / ALIGN_BYTES) + 2'(extras_q != '0);
   end
 
-  // Stage 3: sums. A coder that breaks a limit is above all others; sums that do not fit break one.
+  // Stage 3: sums. Those that do not fit are of coders that break a limit.
   logic [3:0][13:0] sum_q;
   logic [3:0] dropped3_q;
-  logic [14:0] remainder_q;
+  logic [16:0] remainder_bits_q;
   always_ff @(posedge clk) begin
-    for (int i = 0; i < 4; i++) sum_q[i] <= 14'(unary_bytes_q[i]) + 14'(unary_low_q[i]);
-    dropped3_q <= too_many_q & {4{symbols}};
-    remainder_q <= plane_part_q + 15'(top_part_q);
+    for (int i = 0; i < 4; i++) begin
+      sum_q[i] <= 14'(add(18'(unary_bytes_q[i]), 18'(unary_low_q[i])));
+    end
+    dropped3_q <= too_many_q & {4{symbols_q}};
+    remainder_bits_q <= 17'(add(18'(term_sum_q), 18'(term_carry_q)));
   end
 
-  // Stage 4: of two.
+  // Stage 4: of two coders.
   logic [1:0] pick_q, none_q;  // the higher of the two; neither
   logic [1:0][13:0] best4_q;
-  logic [14:0] fixed_q, remainder_padded;
-  assign remainder_padded = {remainder_q[14:4] + 11'(|remainder_q[3:0]), 4'd0};
+  logic [9:0] units_q;
+  logic round_q;
   always_ff @(posedge clk) begin
     for (int i = 0; i < 2; i++) begin
       logic higher;
-      higher = dropped3_q[2*i] || (!dropped3_q[2*i+1] && sum_q[2*i+1] < sum_q[2*i]);
+      higher = dropped3_q[2*i] ||
+          (!dropped3_q[2*i+1] && !at_least(18'(sum_q[2*i+1]), 18'(sum_q[2*i])));
       pick_q[i] <= higher;
       best4_q[i] <= higher ? sum_q[2*i+1] : sum_q[2*i];
       none_q[i] <= dropped3_q[2*i] && dropped3_q[2*i+1];
     end
-    fixed_q <= 15'(LONG_HEADER_BYTES) + 15'(pad16(13'(extras_q))) + remainder_padded;
+    units_q <= remainder_bits_q[16:7] + 10'(extras_units_q);
+    round_q <= |remainder_bits_q[6:0];
   end
 
   // Stage 5: of four.
   coder_e coder_q;
   logic [13:0] best_q;
   logic none5_q;
-  logic [15:0] room_q;  // what the ranks may take in a frame that is shorter than raw
+  logic [9:0] fixed_q;  // what does not depend on the coder
+    logic [14:0] room_q;  // left for the ranks in a frame as long as raw; negative if there is none
+  logic [12:0] remainder_q;
   always_ff @(posedge clk) begin
     logic higher;
-    higher = none_q[0] || (!none_q[1] && best4_q[1] < best4_q[0]);
+    higher = none_q[0] || (!none_q[1] && !at_least(18'(best4_q[1]), 18'(best4_q[0])));
     coder_q <= coder_e'({higher, higher ? pick_q[1] : pick_q[0]});
     best_q <= higher ? best4_q[1] : best4_q[0];
     none5_q <= &none_q;
-    room_q <= 16'(t.block_bytes) + 16'(SHORT_HEADER_BYTES) - 16'(fixed_q);
+    fixed_q <= units_q + 10'(round_q);
+    room_q <= {11'(raw_bytes_q[12:4]) + ~{1'b0, units_q} + 11'(!round_q), raw_bytes_q[3:0]};
+    remainder_q <= remainder_bits_q[15:3] + 13'(|remainder_bits_q[2:0]);
   end
 
   // Stage 6: against raw and constant.
@@ -211,18 +227,15 @@ module wz_choose
   logic [7:0] escapes6_q;
   logic [10:0] low6_q;
   coder_e coder6_q;
-  logic fits;
-  logic [13:0] rank_bytes;
-  assign rank_bytes = symbols ? best_q : '0;
-  assign fits = !(symbols && none5_q) && !room_q[15] && {2'b00, rank_bytes} < room_q;
   always_ff @(posedge clk) begin
     if (!t.code) mode_q <= MODE_RAW;
     else if (t.constant) mode_q <= MODE_CONSTANT;
-    else mode_q <= fits ? MODE_CODED : MODE_RAW;
-    frame_q <= 13'(fixed_q) + 13'(rank_bytes);
+    else if (none5_q || room_q[14] || at_least(18'(best_q), 18'(room_q))) mode_q <= MODE_RAW;
+    else mode_q <= MODE_CODED;
+    frame_q  <= 13'(add(18'(best_q), {4'd0, fixed_q, 4'd0}));
     coder6_q <= coder_q;
-    unary6_q <= symbols ? unary_bytes_q[coder_q] : '0;
-    escapes6_q <= !symbols ? '0 : coder_q == CODER_R2 ? escapes_long_q[7:0] : escapes_short_q[7:0];
+    unary6_q <= unary_bytes_q[coder_q];
+    escapes6_q <= coder_q == CODER_R2 ? escapes_long_q[7:0] : escapes_short_q[7:0];
     unique case (coder_q)
       CODER_R0: low6_q <= '0;
       CODER_R1: low6_q <= low_one_q;
@@ -234,10 +247,9 @@ module wz_choose
   logic [127:0] header, header_q;
   logic [12:0] frame7_q;
   logic coded_q;
-  logic [12:0] raw_bytes, constant_bytes;
+  logic [12:0] constant_bytes;
   logic is_coded;  // the mode
   assign is_coded = mode_q == MODE_CODED;
-  assign raw_bytes = t.block_bytes + 13'(SHORT_HEADER_BYTES);
   assign constant_bytes = 13'(SHORT_HEADER_BYTES) + (13'd1 << width);
   always_comb begin
     header = '0;
@@ -252,7 +264,7 @@ module wz_choose
       header[SIGN_VALUE_LSB+:SIGN_VALUE_BITS] = t.sign_value;
       header[PHASE_LSB+:PHASE_BITS] = t.phase;
       header[BARE_ZEROS_LSB+:BARE_ZEROS_BITS] = bare_zeros_q;
-      if (symbols) begin
+      if (symbols_q) begin
         header[ZERO_RANK_LSB+:ZERO_RANK_BITS] = o.zero_rank;
         header[BASE_LSB+:BASE_BITS] = o.base;
         header[PATH_LSB+:PATH_BITS] = o.path;
@@ -267,14 +279,14 @@ module wz_choose
     unique case (mode_q)
       MODE_CODED: begin
         frame7_q <= frame_q;
-        coded_q <= t.code && (!bare || frame_q < t.block_bytes);
+        coded_q <= t.code && (!bare || !at_least(18'(frame_q), 18'(t.block_bytes)));
       end
       MODE_CONSTANT: begin
         frame7_q <= constant_bytes;
-        coded_q <= t.code && (!bare || constant_bytes < t.block_bytes);
+        coded_q <= t.code && (!bare || !at_least(18'(constant_bytes), 18'(t.block_bytes)));
       end
       default: begin
-        frame7_q <= raw_bytes;
+        frame7_q <= raw_bytes_q;
         coded_q <= t.code && !bare;
       end
     endcase
@@ -282,20 +294,22 @@ module wz_choose
 
   // Stage 8: its CRC. The state and the first 8 bytes count 8 bytes earlier in a long header.
   localparam matrix_t EARLIER = matrix(STEP_BITS);
-  logic [CRC_BITS-1:0] crc_q;
+  logic [CRC_BITS-1:0] long_q, short_q, rest_q, crc;
   logic [STEP_BITS-1:0] first_step;
   assign first_step = {32'd0, header_q[31:0] ^ s_crc_tdata};
   always_ff @(posedge clk) begin
-    crc_q <= ~((is_coded ? apply(EARLIER, first_step) : apply(matrix(0), first_step)) ^
-               apply(matrix(0), header_q[127:64] & {64{is_coded}}));
+    long_q  <= apply(EARLIER, first_step);
+    short_q <= apply(STEP, first_step);
+    rest_q  <= apply(STEP, header_q[127:64]);  // zero in a short one
   end
+  assign crc = ~((is_coded ? long_q : short_q) ^ rest_q);
 
   // The plan.
   logic uses;
-  assign uses = coded_q && is_coded && symbols;
+  assign uses = coded_q && is_coded && symbols_q;
   assign give = at_q[STAGES] && s_range_tvalid && plan_room && (!m_plan_tvalid || m_plan_tready);
   assign plan_valid = give;
-  assign plan_takes = symbols && t.code;
+  assign plan_takes = symbols_q && t.code;
   assign plan_uses = uses;
   assign plan_bank = o.bank;
   assign s_traits_tready = give;
@@ -328,7 +342,7 @@ module wz_choose
       m_plan_tdata.values <= t.values;
       m_plan_tdata.frame_bytes <= coded_q ? frame7_q : t.block_bytes;
       if (coded_q) begin
-        m_plan_tdata.header <= header_q | (128'(crc_q) << CRC_LSB);
+        m_plan_tdata.header <= header_q | (128'(crc) << CRC_LSB);
         if (mode_q == MODE_CONSTANT) m_plan_tdata.pattern <= t.pattern;
         if (is_coded) begin
           m_plan_tdata.bitmap <= t.bitmap;
@@ -341,8 +355,8 @@ module wz_choose
           m_plan_tdata.plane_flags <= {1'b0, t.plane_flags};
           m_plan_tdata.plane_bytes <= {8'd0, t.plane_bytes};
           m_plan_tdata.extras_bytes <= 6'(extras_q);
-          m_plan_tdata.remainder_bytes <= 13'(remainder_q);
-          if (symbols) begin
+          m_plan_tdata.remainder_bytes <= remainder_q;
+          if (symbols_q) begin
             m_plan_tdata.base <= o.base;
             m_plan_tdata.path <= o.path;
             m_plan_tdata.zero_rank <= o.zero_rank;

@@ -3,8 +3,8 @@
 // What each coder would make of a block: bits of the unary section and number of escapes, and the zero
 // rank (docs/format.md, sections 7 and 8). All follow from the counts of the symbols in the list.
 //
-// s_start brings the block's numbers of values; from the next clock on, s_valid brings the list's
-// counts in order, one or (s_two, from symbol 15 on) two a clock.
+// s_start brings the block's numbers of values; from the second clock after it on, s_valid brings the
+// list's counts in order, one or (s_two, from symbol 15 on) two a clock; s_second is 0 without s_two.
 //
 // A value of rank r costs a bit for each j up to r that the coder counts: every j for R0, every second
 // for R1, every fourth for R2, and those from 3 on for F2. So bits are sums over j of the number of
@@ -13,12 +13,14 @@
 // from place z of the list on one more if that shifts it over one of the coder's j: the tail at z,
 // less for R1 and R2 the values at places that stay on their side (hold_*).
 //
-//   latency       sums are right 5 clocks after symbol 14 of the list, and 2 after any later one
+//   latency       all is right 7 clocks after symbol 14 of the list, and 3 after the last symbol
+//                 (what symbols 27 and 28 add to R2, 4 after them)
 //   throughput    a list symbol, or two, a clock
 //   back-pressure none
 
 module wz_coder_bits
   import wz_format_pkg::*;
+  import wz_analyze_pkg::*;
 #(
     parameter int unsigned COUNT_W = 13,
     localparam int unsigned SUM_W = COUNT_W + 4  // at most 16 bits a value
@@ -48,122 +50,136 @@ module wz_coder_bits
   // Places of the list with 15 ranks.
   localparam logic [5:0] SHORT = 6'(CODER_RANKS[CODER_R0]);
 
-  logic [COUNT_W-1:0] zeros_now_q;  // stored values of symbol 0
-  logic [COUNT_W-1:0] stored_q;
-  logic [COUNT_W-1:0] tail_q, tail14_q, tail15_q, tail30_q;
+  // Clock 1: both counts together, and does the first occur as often as symbol 0?
+  logic valid_q, two_q, odd_q, fourth_q, short_q, last_short_q;
+  logic [5:0] step_q;
+  logic [COUNT_W-1:0] count_q, both_q;
+  logic at_least_q, ranks_q, no_zeros_q;
+  logic [COUNT_W-1:0] zeros_q, nonzero_q, stored_q;
+  logic start_q;
+
+  always_ff @(posedge clk) begin
+    start_q <= s_start;
+    if (s_start) begin
+      nonzero_q <= COUNT_W'(subtract(18'(s_values), 18'(s_raw_zeros)));
+      zeros_q <= COUNT_W'(subtract(18'(s_raw_zeros), 18'(s_left_out)));
+      stored_q <= COUNT_W'(subtract(18'(s_values), 18'(s_left_out)));
+      no_zeros_q <= s_raw_zeros == s_left_out;
+    end
+    valid_q <= s_valid;
+    two_q <= s_two;
+    step_q <= s_step;
+    short_q <= s_step < SHORT;
+    last_short_q <= s_step == SHORT - 1'b1;
+    odd_q <= s_step[0] && s_step < SHORT;
+    fourth_q <= s_step[1:0] == 2'd3;
+    count_q <= s_count;
+    both_q <= COUNT_W'(add(18'(s_count), 18'(s_second)));
+    ranks_q <= s_valid && s_step < SHORT;
+    at_least_q <= at_least(18'(s_count), 18'(zeros_q));
+  end
+
+  // Clock 2: the tails, and their sums.
+  logic [COUNT_W-1:0] tail_q, tail_one, tail0_q, tail1_q, tail2_q, tail14_q, tail15_q, tail30_q;
   logic [COUNT_W-1:0] hold2_q, hold4_q;
   logic [SUM_W-1:0] bits1_q, bits2_q, bits4_q;
   logic [SUM_W-1:0] zero1_q, zero2_q, zero4_q;  // of the values of symbol 0
   logic [ZERO_RANK_BITS-1:0] zero_rank_q;
-  logic at_least_q, at_least_valid_q, no_zeros_q, fresh_q;
+  assign tail_one = COUNT_W'(subtract(18'(tail_q), 18'(count_q)));
+  assign m_covered = tail_q == '0;
 
   // What stood at each place of the list, to look up at the zero rank.
   logic [3*COUNT_W-1:0] places[16];
   always_ff @(posedge clk) begin
-    if (s_valid && s_step < SHORT) begin
-      places[s_step[3:0]] <= {hold4_q, hold2_q, tail_q};
-    end
+    if (valid_q && short_q) places[step_q[3:0]] <= {hold4_q, hold2_q, tail_q};
   end
 
-  logic [COUNT_W-1:0] tail_one, tail_two;
-  assign tail_one = tail_q - s_count;
-  assign tail_two = tail_one - s_second;
-
-  assign m_covered = tail_q == '0;
-  assign m_zeros = zeros_now_q;
-  assign m_zero_rank = no_zeros_q ? ZERO_RANK_BITS'(ZERO_RANK_NONE) : zero_rank_q;
-
   always_ff @(posedge clk) begin
-    if (s_start) begin
-      tail_q <= s_values - s_raw_zeros;
-      hold2_q <= s_values - s_raw_zeros;
-      hold4_q <= s_values - s_raw_zeros;
-      zeros_now_q <= s_raw_zeros - s_left_out;
-      stored_q <= s_values - s_left_out;
-      no_zeros_q <= s_raw_zeros == s_left_out;
+    if (start_q) begin
+      tail_q <= nonzero_q;
+      hold2_q <= nonzero_q;
+      hold4_q <= nonzero_q;
       bits1_q <= '0;
       bits2_q <= '0;
       bits4_q <= '0;
       tail30_q <= '0;
-    end
-    if (s_valid) begin
-      tail_q <= s_two ? tail_two : tail_one;
-      if (s_step < SHORT) bits1_q <= bits1_q + SUM_W'(tail_q);
-      if (s_step < SHORT && s_step[0]) begin
-        bits2_q <= bits2_q + SUM_W'(tail_q);
-        hold2_q <= hold2_q - s_count;
+      zero1_q <= SUM_W'(zeros_q);
+      zero2_q <= SUM_W'(zeros_q);
+      zero4_q <= SUM_W'(zeros_q);
+      zero_rank_q <= '0;
+    end else begin
+      if (valid_q) begin
+        tail_q <= COUNT_W'(subtract(18'(tail_q), 18'(both_q)));
+        if (short_q) bits1_q <= SUM_W'(add(18'(bits1_q), 18'(tail_q)));
+        if (odd_q) begin
+          bits2_q <= SUM_W'(add(18'(bits2_q), 18'(tail_q)));
+          hold2_q <= COUNT_W'(subtract(18'(hold2_q), 18'(count_q)));
+        end
+        if (fourth_q) begin
+          bits4_q <= SUM_W'(add(18'(bits4_q), 18'(tail_q)));
+          hold4_q <= COUNT_W'(subtract(18'(hold4_q), 18'(count_q)));
+        end
+        // Of the last symbol, or of the last but one where it is one of two.
+        if (!short_q) tail30_q <= two_q ? tail_one : tail_q;
       end
-      if (s_step[1:0] == 2'd3) begin
-        bits4_q <= bits4_q + SUM_W'(tail_q);
-        hold4_q <= hold4_q - s_count;
+      // Zero rank: how many of the first 15 occur at least as often.
+      if (ranks_q && at_least_q) begin
+        zero_rank_q <= zero_rank_q + 1'b1;
+        zero1_q <= SUM_W'(add(18'(zero1_q), 18'(zeros_q)));
+        if (zero_rank_q[0]) zero2_q <= SUM_W'(add(18'(zero2_q), 18'(zeros_q)));
+        if (&zero_rank_q[1:0]) zero4_q <= SUM_W'(add(18'(zero4_q), 18'(zeros_q)));
       end
-      if (s_step == SHORT - 1'b1) begin
-        tail14_q <= tail_q;
-        tail15_q <= tail_one;
-      end
-      // Of the last symbol, or of the last but one where it is one of two.
-      if (s_step >= SHORT) tail30_q <= s_two ? tail_one : tail_q;
     end
-
-    // Zero rank: how many of the first 15 occur at least as often.
-    at_least_valid_q <= s_valid && s_step < SHORT;
-    at_least_q <= s_count >= zeros_now_q;
-    fresh_q <= s_valid && s_step == '0;
-    if (fresh_q) begin
-      // The first comparison is the base's.
-      zero_rank_q <= ZERO_RANK_BITS'(at_least_q);
-      zero1_q <= at_least_q ? SUM_W'({zeros_now_q, 1'b0}) : SUM_W'(zeros_now_q);
-      zero2_q <= SUM_W'(zeros_now_q);
-      zero4_q <= SUM_W'(zeros_now_q);
-    end else if (at_least_valid_q && at_least_q) begin
-      zero_rank_q <= zero_rank_q + 1'b1;
-      zero1_q <= zero1_q + SUM_W'(zeros_now_q);
-      if (zero_rank_q[0]) zero2_q <= zero2_q + SUM_W'(zeros_now_q);
-      if (&zero_rank_q[1:0]) zero4_q <= zero4_q + SUM_W'(zeros_now_q);
+    if (valid_q && last_short_q) begin
+      tail14_q <= tail_q;
+      tail15_q <= tail_one;
     end
+    if (valid_q && step_q == 6'd0) tail0_q <= tail_q;
+    if (valid_q && step_q == 6'd1) tail1_q <= tail_q;
+    if (valid_q && step_q == 6'd2) tail2_q <= tail_q;
   end
 
-  // The tails at places 0, 1 and 2.
-  logic [COUNT_W-1:0] tail0_q, tail1_q, tail2_q;
-  always_ff @(posedge clk) begin
-    if (s_valid && s_step == 6'd0) tail0_q <= tail_q;
-    if (s_valid && s_step == 6'd1) tail1_q <= tail_q;
-    if (s_valid && s_step == 6'd2) tail2_q <= tail_q;
-  end
-
-  // 2 more clocks. Where symbol 0 has no rank its values, if any, are escapes.
-  logic unranked;
-  assign unranked = no_zeros_q || zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE);
-  logic [COUNT_W-1:0] shift1_q, shift2_q, shift4_q, rank1_q, rank2_q;
-  logic [SUM_W-1:0] sum1_q, sum2_q, sum4_q, sum_flat_q, first3_q;
-  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q;
-  logic unranked_q;
+  // Then, clock after clock: the tails at the zero rank, and three terms a coder. Where symbol 0 has no
+  // rank its values, if any, are escapes.
+  logic unranked_q, first_q, second_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
+  logic [3*COUNT_W-1:0] place_q;
+  logic [COUNT_W-1:0] shift1_q, shift2_q, shift4_q;
+  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, sum1_q, sum2_q, sum4_q, sum_flat_q;
+  logic [COUNT_W-1:0] rank1_q, rank2_q, past1_q, past2_q;
+  logic [SUM_W-1:0] beyond_q, first3_q;
   logic [COUNT_W-1:0] escapes_short_q, escapes_long_q;
-  logic [3*COUNT_W-1:0] place;
-  assign place = places[zero_rank_q];
   always_ff @(posedge clk) begin
-    unranked_q <= unranked;
-    shift1_q <= unranked ? tail15_q : place[0+:COUNT_W];
-    shift2_q <= unranked ? hold2_q : place[COUNT_W+:COUNT_W];
-    shift4_q <= unranked ? hold4_q : place[2*COUNT_W+:COUNT_W];
-    pair1_q <= bits1_q + zero1_q;
-    pair2_q <= bits2_q + zero2_q;
-    // An escape of R2 has quotient 7.
-    pair4_q <= bits4_q + (unranked ? SUM_W'({zeros_now_q, 3'd0}) : zero4_q);
-    // Values of rank 1 and more, and of rank 2 and more.
-    rank1_q <= zero_rank_q == '0 && !unranked ? tail0_q : tail1_q + zeros_now_q;
-    rank2_q <= !unranked && zero_rank_q[ZERO_RANK_BITS-1:1] == '0 ? tail1_q :
-        tail2_q + zeros_now_q;
+    place_q <= places[zero_rank_q];
+    unranked_q <= no_zeros_q || zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE);
+    first_q <= zero_rank_q == '0;
+    second_q <= zero_rank_q[ZERO_RANK_BITS-1:1] == '0;
+    past1_q <= COUNT_W'(add(18'(tail1_q), 18'(zeros_q)));
+    past2_q <= COUNT_W'(add(18'(tail2_q), 18'(zeros_q)));
 
-    sum1_q <= pair1_q + SUM_W'(shift1_q);
-    sum2_q <= pair2_q + SUM_W'(shift2_q);
-    sum4_q <= pair4_q + SUM_W'(shift4_q);
-    first3_q <= SUM_W'(stored_q) + SUM_W'(rank1_q) + SUM_W'(rank2_q);
-    sum_flat_q <= sum1_q - first3_q;
-    escapes_short_q <= unranked ? tail15_q + zeros_now_q : tail14_q;
-    escapes_long_q <= unranked ? tail_q + zeros_now_q : tail30_q;
+    shift1_q <= unranked_q ? tail15_q : place_q[0+:COUNT_W];
+    shift2_q <= unranked_q ? hold2_q : place_q[COUNT_W+:COUNT_W];
+    shift4_q <= unranked_q ? hold4_q : place_q[2*COUNT_W+:COUNT_W];
+    pair1_q <= SUM_W'(add(18'(bits1_q), 18'(zero1_q)));
+    pair2_q <= SUM_W'(add(18'(bits2_q), 18'(zero2_q)));
+    // An escape of R2 has quotient 7.
+    pair4_q <= SUM_W'(unranked_q ? add(18'(bits4_q), {2'd0, 13'(zeros_q), 3'd0}) :
+        add(18'(bits4_q), 18'(zero4_q)));
+    // Values of rank 1 and more, and of rank 2 and more.
+    rank1_q <= first_q && !unranked_q ? tail0_q : past1_q;
+    rank2_q <= second_q && !unranked_q ? tail1_q : past2_q;
+    escapes_short_q <= unranked_q ? COUNT_W'(add(18'(tail15_q), 18'(zeros_q))) : tail14_q;
+    escapes_long_q <= unranked_q ? COUNT_W'(add(18'(tail_q), 18'(zeros_q))) : tail30_q;
+
+    sum1_q <= SUM_W'(add(18'(pair1_q), 18'(shift1_q)));
+    sum2_q <= SUM_W'(add(18'(pair2_q), 18'(shift2_q)));
+    sum4_q <= SUM_W'(add(18'(pair4_q), 18'(shift4_q)));
+    beyond_q <= SUM_W'(add(18'(rank1_q), 18'(rank2_q)));
+    first3_q <= SUM_W'(add(18'(stored_q), 18'(beyond_q)));
+    sum_flat_q <= SUM_W'(subtract(18'(sum1_q), 18'(first3_q)));
   end
 
+  assign m_zeros = zeros_q;
+  assign m_zero_rank = no_zeros_q ? ZERO_RANK_BITS'(ZERO_RANK_NONE) : zero_rank_q;
   assign m_unranked = unranked_q;
   assign m_bits[CODER_R0] = sum1_q;
   assign m_bits[CODER_R1] = sum2_q;

@@ -131,7 +131,9 @@ module wz_order
 
   typedef enum logic [2:0] {
     IDLE,
-    FETCH,  // the first neighbours of the base
+    FETCH,  // the neighbours of the base
+    FILL,  // and theirs
+    COMPARE,  // the first two
     STEPS,  // 0 to 13: by count
     PAIRS,  // from 14: alternating
     SETTLE,  // the sums of the last step
@@ -143,37 +145,46 @@ module wz_order
   logic [8:0] symbols_q;  // S + 1
   logic [7:0] base_q;
   logic [COUNT_W-1:0] base_count_q, raw_zeros_q, left_out_q, values_q;
-  logic [COUNT_W-1:0] left_count_q, right_count_q;  // of the next symbol on either side
-  logic left_ok_q, right_ok_q;  // there is one
+  // The next symbols on either side, the nearer one first: count, and whether there is one.
+  logic [1:0][COUNT_W-1:0] left_count_q, right_count_q;
+  logic [1:0] left_ok_q, right_ok_q;
   logic [5:0] step_q;  // symbols in the list so far
   logic [PATH_BITS-1:0] path_q;
   logic covered_q;  // all values of a symbol other than 0 are in the list
-  logic [1:0] settle_q;
+  logic [2:0] settle_q;
 
-  logic go_left, use_left, use_right;
-  assign go_left = !right_ok_q || (left_ok_q && left_count_q >= right_count_q);
+  // The next step's side is decided one clock ahead, for either outcome of the present one.
+  logic go_left_q, use_left, use_right;
+  logic first_left, after_left, after_right;
+  function automatic logic leads(input logic left_ok, input logic [COUNT_W-1:0] left,
+                                 input logic right_ok, input logic [COUNT_W-1:0] right);
+    return !right_ok || (left_ok && at_least(18'(left), 18'(right)));
+  endfunction
+  assign first_left = leads(left_ok_q[0], left_count_q[0], right_ok_q[0], right_count_q[0]);
+  assign after_left = leads(left_ok_q[1], left_count_q[1], right_ok_q[0], right_count_q[0]);
+  assign after_right = leads(left_ok_q[0], left_count_q[0], right_ok_q[1], right_count_q[1]);
   always_comb begin
     use_left  = 1'b0;
     use_right = 1'b0;
     unique case (state_q)
-      FETCH: begin
+      FETCH, FILL: begin
         use_left  = 1'b1;
         use_right = 1'b1;
       end
       STEPS: begin
-        use_left  = go_left;
-        use_right = !go_left;
+        use_left  = go_left_q;
+        use_right = !go_left_q;
       end
       PAIRS: begin
-        use_left  = left_ok_q;
-        use_right = right_ok_q;
+        use_left  = left_ok_q[0];
+        use_right = right_ok_q[0];
       end
       default: ;
     endcase
   end
 
   logic list_ends;
-  assign list_ends = !left_ok_q && !right_ok_q;
+  assign list_ends = !left_ok_q[0] && !right_ok_q[0];
 
   // One symbol, or two, that join the list: to the sums.
   logic join_q, join_two_q;
@@ -202,17 +213,20 @@ module wz_order
     join_q <= 1'b0;
     decided_q <= 1'b0;
     join_two_q <= 1'b0;
+    join_second_q <= '0;
     join_step_q <= step_q;
-    decided_left_q <= go_left;
+    decided_left_q <= go_left_q;
+    if (state_q == COMPARE) go_left_q <= first_left;
+    else go_left_q <= go_left_q ? after_left : after_right;
 
     if (use_left) begin
-      left_count_q <= left_next;
-      left_ok_q <= left_at_q != '0 && (state_q == FETCH || left_ok_q);
+      left_count_q <= {left_next, left_count_q[1]};
+      left_ok_q <= {left_at_q != '0, left_ok_q[1]};
       if (left_at_q != '0) left_at_q <= left_at_q - 1'b1;
     end
     if (use_right) begin
-      right_count_q <= right_next;
-      right_ok_q <= right_at_q != symbols_q;
+      right_count_q <= {right_next, right_count_q[1]};
+      right_ok_q <= {right_at_q != symbols_q, right_ok_q[1]};
       if (right_at_q != symbols_q) right_at_q <= right_at_q + 1'b1;
     end
 
@@ -241,33 +255,35 @@ module wz_order
           path_q <= '0;
         end
       end
-      FETCH: begin
-        state_q <= STEPS;
+      FETCH: state_q <= FILL;
+      FILL: begin
+        state_q <= COMPARE;
         join_q <= 1'b1;
         join_count_q <= base_count_q;
         join_step_q <= '0;
         step_q <= 6'd1;
       end
+      COMPARE: state_q <= STEPS;
       STEPS: begin
         step_q <= step_q + 1'b1;
         join_q <= 1'b1;
-        join_count_q <= go_left ? left_count_q : right_count_q;
+        join_count_q <= go_left_q ? left_count_q[0] : right_count_q[0];
         decided_q <= 1'b1;
-        for (int i = 0; i < int'(PATH_BITS); i++) if (step_q == 6'(i + 1)) path_q[i] <= go_left;
+        for (int i = 0; i < int'(PATH_BITS); i++) if (step_q == 6'(i + 1)) path_q[i] <= go_left_q;
         if (step_q == SHORT - 1'b1) state_q <= PAIRS;
       end
       PAIRS: begin
-        settle_q <= 2'd3;
+        settle_q <= 3'd5;
         if (covered_q || list_ends || step_q == LONG) begin
           state_q <= SETTLE;
           // Of a whole walk nothing but the last counts is under way.
-          if (step_q == LONG) settle_q <= 2'd0;
+          if (step_q == LONG) settle_q <= 3'd1;
         end else begin
           join_q <= 1'b1;
-          join_two_q <= left_ok_q && right_ok_q;
-          join_count_q <= left_ok_q ? left_count_q : right_count_q;
-          join_second_q <= right_count_q;
-          step_q <= left_ok_q && right_ok_q ? step_q + 6'd2 : step_q + 6'd1;
+          join_two_q <= left_ok_q[0] && right_ok_q[0];
+          join_count_q <= left_ok_q[0] ? left_count_q[0] : right_count_q[0];
+          if (left_ok_q[0] && right_ok_q[0]) join_second_q <= right_count_q[0];
+          step_q <= left_ok_q[0] && right_ok_q[0] ? step_q + 6'd2 : step_q + 6'd1;
         end
       end
       SETTLE: begin
