@@ -16,7 +16,9 @@
 #   SEED=...          moves all seeds of `make rtl` and `make rtl-soak` (default: 0)
 #   WAVES=1           have `make rtl` write VCD files into build/waves
 #   BLOCKS=...        how many blocks `make rtl-soak` compares (default: 100000)
-#   CACHE=...         where `make bench` keeps what it fetches and trains (default: .cache)
+#   DESIGNS=...       what `make synth` synthesises, as DESIGNS='wz_skid wz_crc*' (default: all)
+#   UPDATE=1          have `make synth` write what it expects from now on
+#   CACHE=...         where `make bench` and `make synth` keep what takes long (default: .cache)
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -38,6 +40,8 @@ TEST ?=
 SEED ?= 0
 WAVES ?=
 BLOCKS ?= 100000
+DESIGNS ?=
+UPDATE ?=
 
 Q := $(if $(filter 1,$(V)),,@)
 BIN := $(VENV)/bin
@@ -155,6 +159,17 @@ bench: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure all codecs, w
 	$(Q)$(call netzip,netzip-1-minimum,000501,000500,minimum)
 	$(Q)$(call netzip,netzip-2-percentile,000501,000500,percentile)
 	$(Q)$(BIN)/python -m codec.results
+
+# Synthesis.
+
+$(STAMPS)/synth: $(STAMPS)/test
+	$(Q)$(INSTALL) -e .[synth]
+	$(Q)touch $@
+
+.PHONY: synth
+synth: $(STAMPS)/synth ## Synthesise the RTL (hours at first) and compare with what is expected
+	$(Q)set -f; $(BIN)/python -m hw.synth.resources $(DESIGNS) --cache $(CACHE)/synth \
+	  $(if $(filter 1,$(UPDATE)),--update)
 
 # Checks.
 
