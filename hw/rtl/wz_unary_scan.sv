@@ -425,9 +425,10 @@ module wz_unary_scan #(
       quad_m[p] <= {past[2], past[3] || (past[1] && !past[2])};
       write_m[p] <= valid_r && (wrap_stop_r ? past_start_r[p] || !past_stop_r[p]
                                             : past_start_r[p] && !past_stop_r[p]);
-      row_m[p] <= row_r + (past_start_r[p] ? '0 : 1'b1);
+      row_m[p] <= row_r + $clog2(ROWS)'(!past_start_r[p]);
       if (rst) write_m[p] <= 1'b0;
     end
+    wire unused_first = &{1'b0, past[0]};
   end
 
   // Clock W: into the slots' memories. They are read a vector at a time: all even or all odd halves.
@@ -516,8 +517,7 @@ module wz_unary_scan #(
   a_ends : assert property (@(posedge clk) disable iff (rst) end_valid_e |-> end_ready);
   a_stable : assert property (@(posedge clk) disable iff (rst)
       m_tvalid && !m_tready |=> m_tvalid && $stable({m_tdata, m_tcount, m_tlast}));
-`else
-  wire unused = &{1'b0, end_ready};
 `endif
+  wire unused = &{1'b0, end_ready, past_r, wrap_r, lower_r, upper_r};
 
 endmodule
