@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each choice of the frame format costs, on the blocks of real tensors.
 
-    python docs/decisions/study.py CHECKPOINT... [--cast-bf16] [--resident OLD]
+    python docs/decisions/study.py CHECKPOINT... [--cast TYPE] [--tensors PATTERN] [--resident OLD]
 
 Prints compressed / original for the format and for what it was chosen over, one row a variant, one
 column a file. The sizes are exact: nothing is encoded, but the length of a frame follows from the
@@ -13,6 +13,7 @@ All tensors of the commonest float type of a file are put together and cut into 
 """
 
 import argparse
+import fnmatch
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +22,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from codec.checkpoint import cast_bf16, read_checkpoint
+from codec.bench import CASTS
+from codec.checkpoint import read_checkpoint
 from codec.elements import ElementType
 from codec.engine import get_engine
 from codec.format import Coder as FormatCoder
@@ -80,6 +82,8 @@ class Variant:
         block_bytes: of a block.
         align: sections are padded to so many bytes.
         bitmap, sign, planes: leave out zero beats, a constant sign, constant byte planes.
+        low_bits: leave out the low remainder bits that are zero in all carriers, at no cost for
+            saying how many.
         bare: which zeros have no remainder: `none`, `pure` (those of a block whose symbol 0 stands
             for nothing but zero) or `all` (at no cost for telling zeros and subnormals apart).
         header_bytes: of a coded frame, the order in it.
@@ -95,6 +99,7 @@ class Variant:
     bitmap: bool = True
     sign: bool = True
     planes: bool = True
+    low_bits: bool = False
     bare: str = "pure"
     header_bytes: int = 16
     frame_bytes: int = 0
@@ -121,6 +126,7 @@ VARIANTS = {
     "no zero-beat bitmap": Variant(bitmap=False),
     "no constant sign": Variant(sign=False),
     "no constant planes": Variant(planes=False),
+    "low zero bits left out, free": Variant(low_bits=True),
     "bare zeros: none": Variant(bare="none"),
     "bare zeros: all, free": Variant(bare="all"),
     "length index: 2 bytes a frame": Variant(frame_bytes=2),
@@ -152,11 +158,15 @@ class Blocks:
     constant: NDArray[np.bool_]
 
 
-def read_values(path: Path, *, to_bf16: bool) -> tuple[ElementType, NDArray[np.unsignedinteger]]:
-    """Element type and values of the tensors of `path`."""
+def read_values(
+    path: Path, cast: str | None, pattern: str
+) -> tuple[ElementType, NDArray[np.unsignedinteger]]:
+    """Element type and values of the tensors of `path` whose names match `pattern`."""
     parts: dict[ElementType, list[NDArray[np.uint8]]] = {}
     for tensor in read_checkpoint(path):
-        tensor = cast_bf16(tensor) if to_bf16 else tensor
+        if not fnmatch.fnmatchcase(tensor.name, pattern):
+            continue
+        tensor = CASTS[cast](tensor) if cast else tensor
         if tensor.element != ElementType.RAW:
             parts.setdefault(tensor.element, []).append(tensor.data)
     if not parts:
@@ -201,11 +211,19 @@ def summarise(values: NDArray[np.unsignedinteger], element: ElementType, v: Vari
         same = equal(part) & (plane < planes) if v.planes else np.zeros(len(rows), np.bool_)
         kept -= same
         extras += same
+    remainder_bytes = carriers * kept - (-carriers * (bits % 8) // 8)
+    if v.low_bits:
+        used = np.bitwise_or.reduce(np.where(carries, remainder, 0).astype(np.int64), axis=1)
+        zeros = np.minimum(sum((used & (1 << b) - 1) == 0 for b in range(1, 25)), bits)
+        left = bits - zeros
+        whole = carriers * (left // 8) - (-carriers * (left % 8) // 8)
+        extras = np.where(whole < remainder_bytes, 0, extras)
+        remainder_bytes = np.minimum(whole, remainder_bytes)
     return Blocks(
         counts=histogram(here),
         sampled=histogram(here & taken),
         values=m,
-        remainder_bytes=carriers * kept - (-carriers * (bits % 8) // 8),
+        remainder_bytes=remainder_bytes,
         extras_bytes=extras + 8 * ~stored.all(axis=1),
         constant=(rows == rows[:, :1]).all(axis=1),
     )
@@ -332,6 +350,37 @@ def bound(values: NDArray[np.unsignedinteger], element: ElementType) -> float:
     return bits / 8 / values.nbytes
 
 
+def bounds_of_parts(values: NDArray[np.unsignedinteger], element: ElementType) -> dict[str, float]:
+    """What an ideal coder of each block would reach that takes in more than the symbols."""
+    layout, width_bits = element.layout, 8 * element.width_bytes
+    symbol_bits = joint_bits = single_bits = whole_bits = 0.0
+    for part in _chunks(values):
+        rows = part.reshape(-1, BLOCK // element.width_bytes).astype(np.int64)
+        symbols = rows >> layout.mantissa_bits & (1 << layout.exponent_bits) - 1
+        symbol_bits += _entropy_bits(symbols, 1 << layout.exponent_bits)
+        signed = rows >> layout.mantissa_bits
+        joint_bits += _entropy_bits(signed, 2 << layout.exponent_bits)
+        for bit in range(layout.mantissa_bits):
+            single_bits += _entropy_bits(rows >> bit & 1, 2)
+        if width_bits == 8:
+            whole_bits += _entropy_bits(rows, 256)
+    size = values.size * width_bits
+    rest = layout.mantissa_bits * values.size
+    found = {
+        "bound: and signs, by symbol": (joint_bits + rest) / size,
+        "bound: and each mantissa bit": (joint_bits + single_bits) / size,
+    }
+    return found | ({"bound: of whole elements": whole_bits / size} if width_bits == 8 else {})
+
+
+def _entropy_bits(numbers: I64, kinds: int) -> float:
+    """The order-0 entropy of each row of `numbers`, which are below `kinds`, added up."""
+    flat = numbers + kinds * np.arange(len(numbers))[:, None]
+    counts = np.bincount(flat.ravel(), minlength=kinds * len(numbers)).reshape(-1, kinds)
+    share = np.where(counts > 0, counts / numbers.shape[1], 1)
+    return float(-(counts * np.log2(share)).sum())
+
+
 def encoded_rows(values: NDArray[np.unsignedinteger], element: ElementType) -> dict[str, float]:
     """What the Numba engine writes: first the ratio, then what its frames are made up of."""
     packets = get_engine("numba").encode(values.view(np.uint8), element, BLOCK)
@@ -410,10 +459,10 @@ def _pad16(size: int) -> int:
     return -(-size // 16) * 16
 
 
-def resident_rows(path: Path, old_path: Path, *, to_bf16: bool) -> dict[str, float]:
+def resident_rows(path: Path, old_path: Path, cast: str | None, pattern: str) -> dict[str, float]:
     """Ratios of reference mode, per variant."""
-    element, new = read_values(path, to_bf16=to_bf16)
-    _, old = read_values(old_path, to_bf16=to_bf16)
+    element, new = read_values(path, cast, pattern)
+    _, old = read_values(old_path, cast, pattern)
     width = element.width_bytes
     size = new.size - new.size % (BLOCK // width)
     new, old = new[:size], old[:size]
@@ -435,11 +484,11 @@ def resident_rows(path: Path, old_path: Path, *, to_bf16: bool) -> dict[str, flo
     }
 
 
-def coded_rows(path: Path, *, to_bf16: bool) -> dict[str, float]:
-    """Ratios of every variant, after the bound."""
-    element, values = read_values(path, to_bf16=to_bf16)
+def coded_rows(path: Path, cast: str | None, pattern: str) -> dict[str, float]:
+    """Ratios of every variant, after the bounds."""
+    element, values = read_values(path, cast, pattern)
     values = values[: values.size - values.size % (BLOCK // element.width_bytes)]
-    rows = {"bound": bound(values, element)}
+    rows = {"bound": bound(values, element)} | bounds_of_parts(values, element)
     rows |= {name: ratio(values, element, v) for name, v in VARIANTS.items()}
     written = encoded_rows(values, element)
     if written["encoded"] != rows["format"]:
@@ -450,15 +499,16 @@ def coded_rows(path: Path, *, to_bf16: bool) -> dict[str, float]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("paths", nargs="+", type=Path)
-    parser.add_argument("--cast-bf16", action="store_true", help="round FP32 tensors to BF16 first")
+    parser.add_argument("--cast", choices=CASTS, help="round wider tensors to this type first")
+    parser.add_argument("--tensors", default="*", help="a pattern of the names to take")
     parser.add_argument("--resident", type=Path, help="an older checkpoint of the same tensors")
     options = parser.parse_args()
     columns = {}
     for path in options.paths:
         if options.resident:
-            rows = resident_rows(path, options.resident, to_bf16=options.cast_bf16)
+            rows = resident_rows(path, options.resident, options.cast, options.tensors)
         else:
-            rows = coded_rows(path, to_bf16=options.cast_bf16)
+            rows = coded_rows(path, options.cast, options.tensors)
         columns[path.name] = rows
     print(f"{'compressed / original':34}", *(f"{name[:20]:>20}" for name in columns))
     for name in rows:

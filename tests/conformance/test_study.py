@@ -78,3 +78,31 @@ def test_resident_lengths(study: ModuleType, element: ElementType) -> None:
         coded = len(reference.encode_frame(new, element))
         found = min(coded, study.dense_bytes(z, width), study.gap_bytes(z, width))
         assert found == len(reference.encode_frame(new, element, 0, old))
+
+
+def test_low_bits_that_are_zero(study: ModuleType) -> None:
+    halves = np.random.default_rng(1).standard_normal(2 * BLOCK // 4).astype(np.float16)
+    values = halves.astype(np.float32).view("<u4")
+    values[BLOCK // 4] |= 1
+    without = study.summarise(values, ElementType.FP32, study.Variant(low_bits=True))
+    # 13 of 24 bits; in the second block one value needs them all.
+    assert without.remainder_bytes.tolist() == [BLOCK // 4 * 11 // 8, BLOCK // 4 * 3]
+    assert without.extras_bytes.tolist() == [0, 0]
+    plain = study.summarise(values, ElementType.FP32, study.Variant())
+    assert plain.remainder_bytes.tolist() == [BLOCK // 4 * 2, BLOCK // 4 * 3]
+
+
+def test_bounds_of_parts(study: ModuleType) -> None:
+    # Two symbols, the sign that of the symbol, the lowest mantissa bit 0, the others even.
+    symbols = np.tile(np.repeat([7, 8], 8), BLOCK // 16)
+    mantissas = np.tile([0, 2, 4, 6], BLOCK // 4)
+    values = ((symbols == 8) << 7 | symbols << 3 | mantissas).astype("<u1")
+    found = study.bounds_of_parts(values, ElementType.E4M3)
+    assert study.bound(values, ElementType.E4M3) == pytest.approx((1 + 1 + 3) / 8)
+    assert found == pytest.approx(
+        {
+            "bound: and signs, by symbol": (1 + 3) / 8,
+            "bound: and each mantissa bit": (1 + 2) / 8,
+            "bound: of whole elements": (1 + 2) / 8,
+        }
+    )
