@@ -267,7 +267,7 @@ GOALS = (
         [partial(_threads_gain, direction=direction) for direction in ("encode", "decode")],
         at_least=True,
         reason="one thread alone moves half of the encoder's output together (3 % of the time) "
-        "and finds the decoder's frames (5 %), which leaves 1.9 and 1.8; the rest goes to what else "
-        "runs on the machine: in such a run kernels on two threads that share nothing gain as little",
+        "and finds the decoder's frames (5 %), which leaves 1.9 and 1.8; the rest goes to what "
+        "else runs on the machine: kernels that share nothing gain as little in such a run",
     ),
 )
