@@ -92,35 +92,4 @@ package wz_analyze_pkg;
     return 1'b0;
   endfunction
 
-  // Sums and comparisons in few levels: an adder in two halves, the higher one for either carry, and a
-  // comparison in digits of three bits. Callers extend to 18 bits; what is not used disappears.
-
-  function automatic logic [17:0] add(input logic [17:0] a, input logic [17:0] b);
-    logic [9:0] low;
-    logic [8:0] high, high_carry;
-    low = {1'b0, a[8:0]} + {1'b0, b[8:0]};
-    high = a[17:9] + b[17:9];
-    high_carry = a[17:9] + b[17:9] + 9'd1;
-    return {low[9] ? high_carry : high, low[8:0]};
-  endfunction
-
-  function automatic logic [17:0] subtract(input logic [17:0] a, input logic [17:0] b);
-    logic [9:0] low;
-    logic [8:0] high, high_borrow;
-    low = {1'b0, a[8:0]} - {1'b0, b[8:0]};
-    high = a[17:9] - b[17:9];
-    high_borrow = a[17:9] + ~b[17:9];
-    return {low[9] ? high_borrow : high, low[8:0]};
-  endfunction
-
-  function automatic logic at_least(input logic [17:0] a, input logic [17:0] b);
-    logic [5:0] above, equal;
-    for (int i = 0; i < 6; i++) begin
-      above[i] = a[3*i+:3] > b[3*i+:3];
-      equal[i] = a[3*i+:3] == b[3*i+:3];
-    end
-    at_least = 1'b1;
-    for (int i = 0; i < 6; i++) at_least = above[i] || (equal[i] && at_least);
-  endfunction
-
 endpackage

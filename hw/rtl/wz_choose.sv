@@ -9,8 +9,8 @@
 //
 // plan_* tells wz_table_banks of each plan whether its block took a rank table and uses it.
 //
-//   latency       9 clocks from the order to m_plan_tvalid
-//   throughput    a block every 10 clocks
+//   latency       7 clocks from the order to m_plan_tvalid
+//   throughput    a block every 8 clocks
 //   back-pressure a plan that is not taken holds the next
 
 module wz_choose
@@ -56,12 +56,11 @@ module wz_choose
     output logic plan_bank
 );
 
-  // All inputs stay until the plan is out, so values follow from each other clock by clock without
-  // valid bits; at_q says how far they are.
-  localparam int unsigned STAGES = 8;
+  // The order is taken at once, the rest stays until the plan is out. Values follow from each other
+  // clock by clock without valid bits; at_q says how far the block at hand is.
+  localparam int unsigned STAGES = 6;
   logic [STAGES:1] at_q;
-  logic ready, give, seen_q;
-  assign ready = s_traits_tvalid && s_order_tvalid && s_crc_tvalid;
+  logic take, give, busy_q, traits_q;
 
   traits_t t;
   order_t o;
@@ -72,42 +71,74 @@ module wz_choose
   assign element = built_element(TYPES, t.element);
   assign width = width_log2(element);
 
-  // Stage 1: what counts of values give. Sizes with padding are in units of 16 bytes.
+  // What follows from the traits alone, ready before the order is. Sizes with padding are in units of
+  // 16 bytes.
   logic symbols_q;  // the frame has any
   logic [14:0] unary_limit_q;
-  logic [12:0] raw_bytes_q, escapes_limit_q, bare_zeros_q, ranked_q;
+  logic [12:0] raw_bytes_q, escapes_limit_q;
   logic [10:0] low_one_q, low_two_q;  // bytes of a bit and of two bits a value
   logic [6:0] pad_one_q, pad_two_q;
   logic [4:0] extras_q;
-  logic [3:0][16:0] unary_bits_q;
-  logic [12:0] escapes_short_q, escapes_long_q;
+  logic [1:0] extras_units_q;  // with the long header
+  logic [12:0] base_room_q;  // of raw, left by header and extras
 
   always_ff @(posedge clk) begin
-    raw_bytes_q <= 13'(add(18'(t.block_bytes), 18'(SHORT_HEADER_BYTES)));
+    traits_q <= s_traits_tvalid && !give;
+    raw_bytes_q <= t.block_bytes + 13'(SHORT_HEADER_BYTES);
     symbols_q <= element != ELEMENT_TYPE_RAW && t.stored_values != '0;
-    unary_limit_q <= 15'(add(18'(t.stored_values), {4'd0, t.stored_values, 1'b0}));
+    unary_limit_q <= 15'(t.stored_values) + {1'b0, t.stored_values, 1'b0};
     // At most 128, so the limit of 255 is never reached.
     escapes_limit_q <= 13'(t.stored_values[12:5]) + 13'(|t.stored_values[4:0]);
-    bare_zeros_q <= t.bare ? o.zeros : '0;
-    ranked_q <= 13'(subtract(18'(t.stored_values), 18'(o.zeros)));
     low_one_q <= 11'(t.stored_values[12:3]) + 11'(|t.stored_values[2:0]);
     low_two_q <= t.stored_values[12:2] + 11'(|t.stored_values[1:0]);
     pad_one_q <= 7'(t.stored_values[12:7]) + 7'(|t.stored_values[6:0]);
     pad_two_q <= t.stored_values[12:6] + 7'(|t.stored_values[5:0]);
     extras_q <= {1'b0, t.bitmap, 3'd0} + 5'(t.head_bytes) + 5'(t.tail_bytes) +
         5'(t.plane_flags[0]) + 5'(t.plane_flags[1]);
-    unary_bits_q <= o.unary_bits;
-    escapes_short_q <= o.escapes_short;
-    escapes_long_q <= o.escapes_long;
+    extras_units_q <= 2'(LONG_HEADER_BYTES / ALIGN_BYTES) + 2'(extras_q != '0);
+    // Modulo 2**13; negative only in blocks that are shorter than what is taken.
+    base_room_q <= raw_bytes_q - 13'({extras_units_q, 4'd0});
   end
 
-  // Stage 2: sizes of sections; the carriers' remainders as three terms, already added to two.
+  // Stage 1: the order; each coder's sizes and limits.
+  logic bank_q;
+  logic [BASE_BITS-1:0] base_q;
+  logic [PATH_BITS-1:0] path_q;
+  logic [ZERO_RANK_BITS-1:0] zero_rank_q;
+  logic [12:0] bare_zeros_q, ranked_q;
   logic [3:0] too_many_q;
   logic [3:0][10:0] unary_bytes_q;
   logic [3:0][12:0] unary_low_q;
+  logic [7:0] escapes_short_q, escapes_long_q;  // where there are not too many
+
+  always_ff @(posedge clk) begin
+    if (take) begin
+      bank_q <= o.bank;
+      base_q <= o.base;
+      path_q <= o.path;
+      zero_rank_q <= o.zero_rank;
+      bare_zeros_q <= t.bare ? o.zeros : '0;
+      ranked_q <= t.stored_values - o.zeros;
+      for (int i = 0; i < 4; i++) begin
+        too_many_q[i] <= o.unary_bits[i] > 17'(unary_limit_q) ||
+            (i == int'(CODER_R2) ? o.escapes_long : o.escapes_short) > escapes_limit_q;
+        unary_bytes_q[i] <= o.unary_bits[i][13:3] + 11'(|o.unary_bits[i][2:0]);
+      end
+      escapes_short_q <= o.escapes_short[7:0];
+      escapes_long_q <= o.escapes_long[7:0];
+      unary_low_q[CODER_R0] <= o.escapes_short;
+      unary_low_q[CODER_R1] <= o.escapes_short + 13'({pad_one_q, 4'd0});
+      unary_low_q[CODER_R2] <= o.escapes_long + 13'({pad_two_q, 4'd0});
+      unary_low_q[CODER_F2] <= o.escapes_short + 13'({pad_two_q, 4'd0});
+      if (!symbols_q) unary_low_q <= '0;
+    end
+  end
+
+  // Stage 2: sums, where those that do not fit are of coders that break a limit; and the carriers'
+  // remainders as three terms, already added to two.
   logic [12:0] carriers, carriers_q;
   logic [16:0] term_high, term_byte, term_less, term_sum_q, term_carry_q;
-  logic [1:0] bytes, extras_units_q;
+  logic [1:0] bytes;
   logic quarter, half, less;
   assign carriers = t.bare ? ranked_q : t.stored_values;
   always_comb begin
@@ -152,100 +183,83 @@ module wz_choose
     term_less = ~17'(carriers) & {17{less}};
   end
 
+  logic [3:0][13:0] sum_q;
+  logic [3:0] dropped_q;
   always_ff @(posedge clk) begin
-    for (int i = 0; i < 4; i++) begin
-      too_many_q[i] <= !at_least(18'(unary_limit_q), 18'(unary_bits_q[i])) ||
-          !at_least(18'(escapes_limit_q), 18'(i == int'(CODER_R2) ? escapes_long_q :
-                                              escapes_short_q));
-      unary_bytes_q[i] <= unary_bits_q[i][13:3] + 11'(|unary_bits_q[i][2:0]);
-    end
-    unary_low_q[CODER_R0] <= escapes_short_q;
-    unary_low_q[CODER_R1] <= 13'(add(18'(escapes_short_q), {7'd0, pad_one_q, 4'd0}));
-    unary_low_q[CODER_R2] <= 13'(add(18'(escapes_long_q), {7'd0, pad_two_q, 4'd0}));
-    unary_low_q[CODER_F2] <= 13'(add(18'(escapes_short_q), {7'd0, pad_two_q, 4'd0}));
-    if (!symbols_q) unary_low_q <= '0;
+    for (int i = 0; i < 4; i++) sum_q[i] <= 14'(unary_bytes_q[i]) + 14'(unary_low_q[i]);
+    dropped_q <= too_many_q & {4{symbols_q}};
     carriers_q <= carriers;
     term_sum_q <= term_high ^ term_byte ^ term_less;
     term_carry_q <= {(term_high[15:0] & term_byte[15:0]) | (term_high[15:0] & term_less[15:0]) |
                      (term_byte[15:0] & term_less[15:0]), less};
-    // With the long header.
-    extras_units_q <= 2'(LONG_HEADER_BYTES / ALIGN_BYTES) + 2'(extras_q != '0);
   end
 
-  // Stage 3: sums. Those that do not fit are of coders that break a limit.
-  logic [3:0][13:0] sum_q;
-  logic [3:0] dropped3_q;
-  logic [16:0] remainder_bits_q;
-  always_ff @(posedge clk) begin
-    for (int i = 0; i < 4; i++) begin
-      sum_q[i] <= 14'(add(18'(unary_bytes_q[i]), 18'(unary_low_q[i])));
-    end
-    dropped3_q <= too_many_q & {4{symbols_q}};
-    remainder_bits_q <= 17'(add(18'(term_sum_q), 18'(term_carry_q)));
-  end
-
-  // Stage 4: of two coders.
+  // Stage 3: of two coders; the remainders.
   logic [1:0] pick_q, none_q;  // the higher of the two; neither
-  logic [1:0][13:0] best4_q;
-  logic [9:0] units_q;
-  logic round_q;
+  logic [1:0][13:0] pair_q;
+  logic [16:0] remainder_bits_q;
   always_ff @(posedge clk) begin
     for (int i = 0; i < 2; i++) begin
       logic higher;
-      higher = dropped3_q[2*i] ||
-          (!dropped3_q[2*i+1] && !at_least(18'(sum_q[2*i+1]), 18'(sum_q[2*i])));
+      higher = dropped_q[2*i] || (!dropped_q[2*i+1] && sum_q[2*i+1] < sum_q[2*i]);
       pick_q[i] <= higher;
-      best4_q[i] <= higher ? sum_q[2*i+1] : sum_q[2*i];
-      none_q[i] <= dropped3_q[2*i] && dropped3_q[2*i+1];
+      pair_q[i] <= higher ? sum_q[2*i+1] : sum_q[2*i];
+      none_q[i] <= dropped_q[2*i] && dropped_q[2*i+1];
     end
-    units_q <= remainder_bits_q[16:7] + 10'(extras_units_q);
-    round_q <= |remainder_bits_q[6:0];
+    remainder_bits_q <= term_sum_q + term_carry_q;
   end
 
-  // Stage 5: of four.
+  // Stage 4: of four; what they may take.
   coder_e coder_q;
   logic [13:0] best_q;
-  logic none5_q;
+  logic none4_q;
   logic [9:0] fixed_q;  // what does not depend on the coder
-    logic [14:0] room_q;  // left for the ranks in a frame as long as raw; negative if there is none
+  logic [14:0] room_q;  // left for the ranks in a frame as long as raw; negative if there is none
   logic [12:0] remainder_q;
+  logic [10:0] room_units;
+  logic round;
+  assign round = |remainder_bits_q[6:0];
+  // The lowest bit makes the carry: one unit less where the remainders end within one.
+  assign room_units = 11'(({{2{base_room_q[12]}}, base_room_q[12:4], 1'b1} +
+                           {1'b1, ~remainder_bits_q[16:7], !round}) >> 1);
   always_ff @(posedge clk) begin
     logic higher;
-    higher = none_q[0] || (!none_q[1] && !at_least(18'(best4_q[1]), 18'(best4_q[0])));
+    higher = none_q[0] || (!none_q[1] && pair_q[1] < pair_q[0]);
     coder_q <= coder_e'({higher, higher ? pick_q[1] : pick_q[0]});
-    best_q <= higher ? best4_q[1] : best4_q[0];
-    none5_q <= &none_q;
-    fixed_q <= units_q + 10'(round_q);
-    room_q <= {11'(raw_bytes_q[12:4]) + ~{1'b0, units_q} + 11'(!round_q), raw_bytes_q[3:0]};
+    best_q <= higher ? pair_q[1] : pair_q[0];
+    none4_q <= &none_q;
+    fixed_q <= remainder_bits_q[16:7] + 10'(extras_units_q) + 10'(round);
+    room_q <= {room_units, base_room_q[3:0]};
     remainder_q <= remainder_bits_q[15:3] + 13'(|remainder_bits_q[2:0]);
   end
 
-  // Stage 6: against raw and constant.
+  // Stage 5: against raw and constant.
   mode_e mode_q;
   logic [12:0] frame_q;
-  logic [10:0] unary6_q;
-  logic [7:0] escapes6_q;
-  logic [10:0] low6_q;
-  coder_e coder6_q;
+  logic [10:0] unary5_q;
+  logic [7:0] escapes5_q;
+  logic [10:0] low5_q;
+  coder_e coder5_q;
   always_ff @(posedge clk) begin
     if (!t.code) mode_q <= MODE_RAW;
     else if (t.constant) mode_q <= MODE_CONSTANT;
-    else if (none5_q || room_q[14] || at_least(18'(best_q), 18'(room_q))) mode_q <= MODE_RAW;
+    else if (none4_q || room_q[14] || 15'(best_q) >= room_q) mode_q <= MODE_RAW;
     else mode_q <= MODE_CODED;
-    frame_q  <= 13'(add(18'(best_q), {4'd0, fixed_q, 4'd0}));
-    coder6_q <= coder_q;
-    unary6_q <= unary_bytes_q[coder_q];
-    escapes6_q <= coder_q == CODER_R2 ? escapes_long_q[7:0] : escapes_short_q[7:0];
+    frame_q  <= 13'(best_q) + 13'({fixed_q, 4'd0});
+    coder5_q <= coder_q;
+    unary5_q <= unary_bytes_q[coder_q];
+    escapes5_q <= coder_q == CODER_R2 ? escapes_long_q : escapes_short_q;
     unique case (coder_q)
-      CODER_R0: low6_q <= '0;
-      CODER_R1: low6_q <= low_one_q;
-      default:  low6_q <= low_two_q;
+      CODER_R0: low5_q <= '0;
+      CODER_R1: low5_q <= low_one_q;
+      default:  low5_q <= low_two_q;
     endcase
   end
 
-  // Stage 7: the header without its CRC, and whether the frame is worth it.
+  // Stage 6: the header and its CRC, and whether the frame is worth it. The state and the first 8 bytes
+  // count 8 bytes earlier in a long header.
   logic [127:0] header, header_q;
-  logic [12:0] frame7_q;
+  logic [12:0] frame6_q;
   logic coded_q;
   logic [12:0] constant_bytes;
   logic is_coded;  // the mode
@@ -265,12 +279,12 @@ module wz_choose
       header[PHASE_LSB+:PHASE_BITS] = t.phase;
       header[BARE_ZEROS_LSB+:BARE_ZEROS_BITS] = bare_zeros_q;
       if (symbols_q) begin
-        header[ZERO_RANK_LSB+:ZERO_RANK_BITS] = o.zero_rank;
-        header[BASE_LSB+:BASE_BITS] = o.base;
-        header[PATH_LSB+:PATH_BITS] = o.path;
-        header[CODER_LSB+:CODER_BITS] = coder6_q;
-        header[UNARY_BYTES_LSB+:UNARY_BYTES_BITS] = unary6_q;
-        header[ESCAPES_LSB+:ESCAPES_BITS] = escapes6_q;
+        header[ZERO_RANK_LSB+:ZERO_RANK_BITS] = zero_rank_q;
+        header[BASE_LSB+:BASE_BITS] = base_q;
+        header[PATH_LSB+:PATH_BITS] = path_q;
+        header[CODER_LSB+:CODER_BITS] = coder5_q;
+        header[UNARY_BYTES_LSB+:UNARY_BYTES_BITS] = unary5_q;
+        header[ESCAPES_LSB+:ESCAPES_BITS] = escapes5_q;
       end
     end
   end
@@ -278,29 +292,28 @@ module wz_choose
     header_q <= header;
     unique case (mode_q)
       MODE_CODED: begin
-        frame7_q <= frame_q;
-        coded_q <= t.code && (!bare || !at_least(18'(frame_q), 18'(t.block_bytes)));
+        frame6_q <= frame_q;
+        coded_q <= t.code && (!bare || frame_q < t.block_bytes);
       end
       MODE_CONSTANT: begin
-        frame7_q <= constant_bytes;
-        coded_q <= t.code && (!bare || !at_least(18'(constant_bytes), 18'(t.block_bytes)));
+        frame6_q <= constant_bytes;
+        coded_q <= t.code && (!bare || constant_bytes < t.block_bytes);
       end
       default: begin
-        frame7_q <= raw_bytes_q;
+        frame6_q <= raw_bytes_q;
         coded_q <= t.code && !bare;
       end
     endcase
   end
 
-  // Stage 8: its CRC. The state and the first 8 bytes count 8 bytes earlier in a long header.
   localparam matrix_t EARLIER = matrix(STEP_BITS);
   logic [CRC_BITS-1:0] long_q, short_q, rest_q, crc;
   logic [STEP_BITS-1:0] first_step;
-  assign first_step = {32'd0, header_q[31:0] ^ s_crc_tdata};
+  assign first_step = {32'd0, header[31:0] ^ s_crc_tdata};
   always_ff @(posedge clk) begin
     long_q  <= apply(EARLIER, first_step);
     short_q <= apply(STEP, first_step);
-    rest_q  <= apply(STEP, header_q[127:64]);  // zero in a short one
+    rest_q  <= apply(STEP, header[127:64]);  // zero in a short one
   end
   assign crc = ~((is_coded ? long_q : short_q) ^ rest_q);
 
@@ -311,24 +324,25 @@ module wz_choose
   assign plan_valid = give;
   assign plan_takes = symbols_q && t.code;
   assign plan_uses = uses;
-  assign plan_bank = o.bank;
+  assign plan_bank = bank_q;
   assign s_traits_tready = give;
-  assign s_order_tready = give;
+  assign take = s_order_tvalid && s_traits_tvalid && traits_q && s_crc_tvalid && !busy_q;
+  assign s_order_tready = take;
   assign s_range_tready = give;
   assign s_crc_tready = give;
 
   always_ff @(posedge clk) begin
-    at_q <= {at_q[STAGES-1:1], ready && !seen_q};
-    if (ready) seen_q <= 1'b1;
+    at_q <= {at_q[STAGES-1:1], take};
     if (at_q[STAGES] && !give) at_q[STAGES] <= 1'b1;
-    if (give) seen_q <= 1'b0;
+    if (take) busy_q <= 1'b1;
+    if (give) busy_q <= 1'b0;
 
     if (m_plan_tready) m_plan_tvalid <= 1'b0;
     if (give) begin
       m_plan_tvalid <= 1'b1;
-      m_plan_order_lo <= coder6_q == CODER_R2 ? s_range_tdata.long_lo : s_range_tdata.short_lo;
-      m_plan_order_hi <= coder6_q == CODER_R2 ? s_range_tdata.long_hi : s_range_tdata.short_hi;
-      m_plan_table_bank <= o.bank;
+      m_plan_order_lo <= coder5_q == CODER_R2 ? s_range_tdata.long_lo : s_range_tdata.short_lo;
+      m_plan_order_hi <= coder5_q == CODER_R2 ? s_range_tdata.long_hi : s_range_tdata.short_hi;
+      m_plan_table_bank <= bank_q;
 
       m_plan_tdata <= '0;
       m_plan_tdata.mode <= coded_q ? mode_q : MODE_RAW;
@@ -340,7 +354,7 @@ module wz_choose
       m_plan_tdata.head <= t.head;
       m_plan_tdata.tail <= t.tail;
       m_plan_tdata.values <= t.values;
-      m_plan_tdata.frame_bytes <= coded_q ? frame7_q : t.block_bytes;
+      m_plan_tdata.frame_bytes <= coded_q ? frame6_q : t.block_bytes;
       if (coded_q) begin
         m_plan_tdata.header <= header_q | (128'(crc) << CRC_LSB);
         if (mode_q == MODE_CONSTANT) m_plan_tdata.pattern <= t.pattern;
@@ -357,13 +371,13 @@ module wz_choose
           m_plan_tdata.extras_bytes <= 6'(extras_q);
           m_plan_tdata.remainder_bytes <= remainder_q;
           if (symbols_q) begin
-            m_plan_tdata.base <= o.base;
-            m_plan_tdata.path <= o.path;
-            m_plan_tdata.zero_rank <= o.zero_rank;
-            m_plan_tdata.coder <= coder6_q;
-            m_plan_tdata.unary_bytes <= unary6_q;
-            m_plan_tdata.escapes <= escapes6_q;
-            m_plan_tdata.low_bytes <= low6_q;
+            m_plan_tdata.base <= base_q;
+            m_plan_tdata.path <= path_q;
+            m_plan_tdata.zero_rank <= zero_rank_q;
+            m_plan_tdata.coder <= coder5_q;
+            m_plan_tdata.unary_bytes <= unary5_q;
+            m_plan_tdata.escapes <= escapes5_q;
+            m_plan_tdata.low_bytes <= low5_q;
           end
         end
       end
@@ -371,7 +385,7 @@ module wz_choose
 
     if (rst) begin
       at_q <= '0;
-      seen_q <= 1'b0;
+      busy_q <= 1'b0;
       m_plan_tvalid <= 1'b0;
     end
   end

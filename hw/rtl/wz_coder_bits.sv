@@ -20,7 +20,6 @@
 
 module wz_coder_bits
   import wz_format_pkg::*;
-  import wz_analyze_pkg::*;
 #(
     parameter int unsigned COUNT_W = 13,
     localparam int unsigned SUM_W = COUNT_W + 4  // at most 16 bits a value
@@ -53,7 +52,7 @@ module wz_coder_bits
   // Clock 1: both counts together, and does the first occur as often as symbol 0?
   logic valid_q, two_q, odd_q, fourth_q, short_q, last_short_q;
   logic [5:0] step_q;
-  logic [COUNT_W-1:0] count_q, both_q;
+  logic [COUNT_W-1:0] count_q, second_q, both_q;
   logic at_least_q, ranks_q, no_zeros_q;
   logic [COUNT_W-1:0] zeros_q, nonzero_q, stored_q;
   logic start_q;
@@ -61,9 +60,9 @@ module wz_coder_bits
   always_ff @(posedge clk) begin
     start_q <= s_start;
     if (s_start) begin
-      nonzero_q <= COUNT_W'(subtract(18'(s_values), 18'(s_raw_zeros)));
-      zeros_q <= COUNT_W'(subtract(18'(s_raw_zeros), 18'(s_left_out)));
-      stored_q <= COUNT_W'(subtract(18'(s_values), 18'(s_left_out)));
+      nonzero_q <= s_values - s_raw_zeros;
+      zeros_q <= s_raw_zeros - s_left_out;
+      stored_q <= s_values - s_left_out;
       no_zeros_q <= s_raw_zeros == s_left_out;
     end
     valid_q <= s_valid;
@@ -74,18 +73,19 @@ module wz_coder_bits
     odd_q <= s_step[0] && s_step < SHORT;
     fourth_q <= s_step[1:0] == 2'd3;
     count_q <= s_count;
-    both_q <= COUNT_W'(add(18'(s_count), 18'(s_second)));
+    second_q <= s_second;
+    both_q <= s_count + s_second;
     ranks_q <= s_valid && s_step < SHORT;
-    at_least_q <= at_least(18'(s_count), 18'(zeros_q));
+    at_least_q <= (s_count >= zeros_q);
   end
 
   // Clock 2: the tails, and their sums.
-  logic [COUNT_W-1:0] tail_q, tail_one, tail0_q, tail1_q, tail2_q, tail14_q, tail15_q, tail30_q;
+  logic [COUNT_W-1:0] tail_q, tail0_q, tail1_q, tail2_q, tail15_q;
+  logic [COUNT_W-1:0] last14_q, last_q;  // counts of symbol 14 and of the last one, if that is beyond
   logic [COUNT_W-1:0] hold2_q, hold4_q;
   logic [SUM_W-1:0] bits1_q, bits2_q, bits4_q;
   logic [SUM_W-1:0] zero1_q, zero2_q, zero4_q;  // of the values of symbol 0
   logic [ZERO_RANK_BITS-1:0] zero_rank_q;
-  assign tail_one = COUNT_W'(subtract(18'(tail_q), 18'(count_q)));
   assign m_covered = tail_q == '0;
 
   // What stood at each place of the list, to look up at the zero rank.
@@ -102,37 +102,36 @@ module wz_coder_bits
       bits1_q <= '0;
       bits2_q <= '0;
       bits4_q <= '0;
-      tail30_q <= '0;
+      last_q <= '0;
       zero1_q <= SUM_W'(zeros_q);
       zero2_q <= SUM_W'(zeros_q);
       zero4_q <= SUM_W'(zeros_q);
       zero_rank_q <= '0;
     end else begin
       if (valid_q) begin
-        tail_q <= COUNT_W'(subtract(18'(tail_q), 18'(both_q)));
-        if (short_q) bits1_q <= SUM_W'(add(18'(bits1_q), 18'(tail_q)));
+        tail_q <= tail_q - both_q;
+        if (short_q) bits1_q <= bits1_q + SUM_W'(tail_q);
         if (odd_q) begin
-          bits2_q <= SUM_W'(add(18'(bits2_q), 18'(tail_q)));
-          hold2_q <= COUNT_W'(subtract(18'(hold2_q), 18'(count_q)));
+          bits2_q <= bits2_q + SUM_W'(tail_q);
+          hold2_q <= hold2_q - count_q;
         end
         if (fourth_q) begin
-          bits4_q <= SUM_W'(add(18'(bits4_q), 18'(tail_q)));
-          hold4_q <= COUNT_W'(subtract(18'(hold4_q), 18'(count_q)));
+          bits4_q <= bits4_q + SUM_W'(tail_q);
+          hold4_q <= hold4_q - count_q;
         end
-        // Of the last symbol, or of the last but one where it is one of two.
-        if (!short_q) tail30_q <= two_q ? tail_one : tail_q;
+        if (!short_q) last_q <= two_q ? second_q : count_q;
       end
       // Zero rank: how many of the first 15 occur at least as often.
       if (ranks_q && at_least_q) begin
         zero_rank_q <= zero_rank_q + 1'b1;
-        zero1_q <= SUM_W'(add(18'(zero1_q), 18'(zeros_q)));
-        if (zero_rank_q[0]) zero2_q <= SUM_W'(add(18'(zero2_q), 18'(zeros_q)));
-        if (&zero_rank_q[1:0]) zero4_q <= SUM_W'(add(18'(zero4_q), 18'(zeros_q)));
+        zero1_q <= zero1_q + SUM_W'(zeros_q);
+        if (zero_rank_q[0]) zero2_q <= zero2_q + SUM_W'(zeros_q);
+        if (&zero_rank_q[1:0]) zero4_q <= zero4_q + SUM_W'(zeros_q);
       end
     end
     if (valid_q && last_short_q) begin
-      tail14_q <= tail_q;
-      tail15_q <= tail_one;
+      last14_q <= count_q;
+      tail15_q <= tail_q - count_q;
     end
     if (valid_q && step_q == 6'd0) tail0_q <= tail_q;
     if (valid_q && step_q == 6'd1) tail1_q <= tail_q;
@@ -141,41 +140,44 @@ module wz_coder_bits
 
   // Then, clock after clock: the tails at the zero rank, and three terms a coder. Where symbol 0 has no
   // rank its values, if any, are escapes.
-  logic unranked_q, first_q, second_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
+  logic unranked_q, rank_0_q, rank_01_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
   logic [3*COUNT_W-1:0] place_q;
   logic [COUNT_W-1:0] shift1_q, shift2_q, shift4_q;
   logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, sum1_q, sum2_q, sum4_q, sum_flat_q;
   logic [COUNT_W-1:0] rank1_q, rank2_q, past1_q, past2_q;
   logic [SUM_W-1:0] beyond_q, first3_q;
-  logic [COUNT_W-1:0] escapes_short_q, escapes_long_q;
+  logic [COUNT_W-1:0] more_short_q, more_long_q, escapes_short_q, escapes_long_q;
   always_ff @(posedge clk) begin
     place_q <= places[zero_rank_q];
     unranked_q <= no_zeros_q || zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE);
-    first_q <= zero_rank_q == '0;
-    second_q <= zero_rank_q[ZERO_RANK_BITS-1:1] == '0;
-    past1_q <= COUNT_W'(add(18'(tail1_q), 18'(zeros_q)));
-    past2_q <= COUNT_W'(add(18'(tail2_q), 18'(zeros_q)));
+    rank_0_q <= zero_rank_q == '0;
+    rank_01_q <= zero_rank_q[ZERO_RANK_BITS-1:1] == '0;
+    past1_q <= tail1_q + zeros_q;
+    past2_q <= tail2_q + zeros_q;
 
     shift1_q <= unranked_q ? tail15_q : place_q[0+:COUNT_W];
     shift2_q <= unranked_q ? hold2_q : place_q[COUNT_W+:COUNT_W];
     shift4_q <= unranked_q ? hold4_q : place_q[2*COUNT_W+:COUNT_W];
-    pair1_q <= SUM_W'(add(18'(bits1_q), 18'(zero1_q)));
-    pair2_q <= SUM_W'(add(18'(bits2_q), 18'(zero2_q)));
+    pair1_q <= bits1_q + zero1_q;
+    pair2_q <= bits2_q + zero2_q;
     // An escape of R2 has quotient 7.
-    pair4_q <= SUM_W'(unranked_q ? add(18'(bits4_q), {2'd0, 13'(zeros_q), 3'd0}) :
-        add(18'(bits4_q), 18'(zero4_q)));
+    pair4_q <= bits4_q + (unranked_q ? SUM_W'({zeros_q, 3'd0}) : zero4_q);
     // Values of rank 1 and more, and of rank 2 and more.
-    rank1_q <= first_q && !unranked_q ? tail0_q : past1_q;
-    rank2_q <= second_q && !unranked_q ? tail1_q : past2_q;
-    escapes_short_q <= unranked_q ? COUNT_W'(add(18'(tail15_q), 18'(zeros_q))) : tail14_q;
-    escapes_long_q <= unranked_q ? COUNT_W'(add(18'(tail_q), 18'(zeros_q))) : tail30_q;
+    rank1_q <= rank_0_q && !unranked_q ? tail0_q : past1_q;
+    rank2_q <= rank_01_q && !unranked_q ? tail1_q : past2_q;
+    // Without a rank, symbol 0 leaves room for one symbol more but escapes itself.
+    more_short_q <= unranked_q ? zeros_q : last14_q;
+    more_long_q <= unranked_q ? zeros_q : valid_q && !short_q ? (two_q ? second_q : count_q) :
+        last_q;
+    escapes_short_q <= tail15_q + more_short_q;
+    escapes_long_q <= tail_q + more_long_q;
 
-    sum1_q <= SUM_W'(add(18'(pair1_q), 18'(shift1_q)));
-    sum2_q <= SUM_W'(add(18'(pair2_q), 18'(shift2_q)));
-    sum4_q <= SUM_W'(add(18'(pair4_q), 18'(shift4_q)));
-    beyond_q <= SUM_W'(add(18'(rank1_q), 18'(rank2_q)));
-    first3_q <= SUM_W'(add(18'(stored_q), 18'(beyond_q)));
-    sum_flat_q <= SUM_W'(subtract(18'(sum1_q), 18'(first3_q)));
+    sum1_q <= pair1_q + SUM_W'(shift1_q);
+    sum2_q <= pair2_q + SUM_W'(shift2_q);
+    sum4_q <= pair4_q + SUM_W'(shift4_q);
+    beyond_q <= SUM_W'(rank1_q) + SUM_W'(rank2_q);
+    first3_q <= SUM_W'(stored_q) + SUM_W'(beyond_q);
+    sum_flat_q <= sum1_q - first3_q;
   end
 
   assign m_zeros = zeros_q;

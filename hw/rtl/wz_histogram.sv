@@ -183,6 +183,8 @@ module wz_histogram
       for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
     end
   end
+  logic [7:0] groups_now;
+  assign groups_now = (group_q & {8{ranked1_q}}) | (fresh_q ? '0 : groups_q[last1_page_q]);
   always_ff @(posedge clk) begin
     group_q <= group_d;
     item1_q <= item_q;
@@ -190,8 +192,7 @@ module wz_histogram
     last1_page_q <= item_page_q;
     ranked1_q <= item_ranked_q;
     if (item1_q) begin
-      groups_q[last1_page_q] <= (group_q & {8{ranked1_q}}) |
-          (fresh_q ? '0 : groups_q[last1_page_q]);
+      groups_q[last1_page_q] <= groups_now;
       fresh_q <= last1_q;  // the next item is a block's first
     end
     if (rst) begin
@@ -209,7 +210,10 @@ module wz_histogram
   logic [2:0] group_now_q, step8_q;
   logic single_q;  // one word is enough
   logic word_end;
-  assign start = pending_q[next_page_q] && !scan_q && !init_q && m_room;
+  logic [7:0] next_groups;  // of a block that waits, or that ends right now
+  assign next_groups = pending_q[next_page_q] ? groups_q[next_page_q] : groups_now;
+  assign start = (pending_q[next_page_q] || (last1_q && last1_page_q == next_page_q)) &&
+      !scan_q && !init_q && m_room;
   assign word_end = step8_q == '1 || single_q;
   assign left_d = left_q & (left_q - 1'b1);
   assign more = left_d != '0;
@@ -228,10 +232,10 @@ module wz_histogram
       scan_q <= 1'b1;
       scan_page_q <= next_page_q;
       next_page_q <= !next_page_q;
-      left_q <= groups_q[next_page_q];
-      all_q <= groups_q[next_page_q];
-      single_q <= groups_q[next_page_q] == '0;
-      group_now_q <= lowest(groups_q[next_page_q]);
+      left_q <= next_groups;
+      all_q <= next_groups;
+      single_q <= next_groups == '0;
+      group_now_q <= lowest(next_groups);
       step8_q <= '0;
       first_q <= 1'b1;
     end else if (scan_q || init_q) begin

@@ -124,8 +124,16 @@ module wz_order
       .m_groups(groups)
   );
 
-  peak_t wait_best;
-  assign wait_best = waits_best_q[!walk_page_q];
+  // The next one to walk: it waits, or is found right now.
+  logic next_page, next_waits;
+  peak_t next_best;
+  logic [COUNT_W-1:0] next_zeros;
+  logic [7:0] next_groups;
+  assign next_page = !walk_page_q;
+  assign next_waits = waits_q[next_page];
+  assign next_best = next_waits ? waits_best_q[next_page] : best;
+  assign next_zeros = next_waits ? waits_zeros_q[next_page] : zeros;
+  assign next_groups = next_waits ? waits_groups_q[next_page] : groups;
 
   // ---- The walk ----
 
@@ -158,7 +166,7 @@ module wz_order
   logic first_left, after_left, after_right;
   function automatic logic leads(input logic left_ok, input logic [COUNT_W-1:0] left,
                                  input logic right_ok, input logic [COUNT_W-1:0] right);
-    return !right_ok || (left_ok && at_least(18'(left), 18'(right)));
+    return !right_ok || (left_ok && left >= right);
   endfunction
   assign first_left = leads(left_ok_q[0], left_count_q[0], right_ok_q[0], right_count_q[0]);
   assign after_left = leads(left_ok_q[1], left_count_q[1], right_ok_q[0], right_count_q[0]);
@@ -190,18 +198,14 @@ module wz_order
   logic join_q, join_two_q;
   logic [5:0] join_step_q;
   logic [COUNT_W-1:0] join_count_q, join_second_q;
-  // The same to the table writer.
-  logic decided_q, decided_left_q;
 
   logic writing;  // the table of the block before is not complete
   logic all_covered, unranked;
   logic [COUNT_W-1:0] zeros_stored, escapes_short, escapes_long;
   logic [ZERO_RANK_BITS-1:0] zero_rank;
   logic [3:0][SUM_W-1:0] bits;
-  logic order_free;
-  assign order_free = !m_order_tvalid || m_order_tready;
 
-  assign begin_walk = state_q == IDLE && waits_q[!walk_page_q] && s_shape_tvalid && !writing &&
+  assign begin_walk = state_q == IDLE && (next_waits || found) && s_shape_tvalid && !writing &&
       !m_range_tvalid && (s_bank_free || !s_shape_tdata.ranked);
   assign s_bank_take = begin_walk && s_shape_tdata.ranked;
   assign s_shape_tready = begin_walk;
@@ -211,11 +215,9 @@ module wz_order
 
   always_ff @(posedge clk) begin
     join_q <= 1'b0;
-    decided_q <= 1'b0;
     join_two_q <= 1'b0;
     join_second_q <= '0;
     join_step_q <= step_q;
-    decided_left_q <= go_left_q;
     if (state_q == COMPARE) go_left_q <= first_left;
     else go_left_q <= go_left_q ? after_left : after_right;
 
@@ -235,17 +237,17 @@ module wz_order
         covered_q <= 1'b0;
         if (begin_walk) begin
           state_q <= s_shape_tdata.ranked ? FETCH : GIVE;
-          walk_page_q <= !walk_page_q;
-          walk_groups_q <= waits_groups_q[!walk_page_q];
+          walk_page_q <= next_page;
+          walk_groups_q <= next_groups;
           bank_q <= s_bank;
           ranked_q <= s_shape_tdata.ranked;
-          base_q <= wait_best.symbol;
-          base_count_q <= wait_best.count;
-          raw_zeros_q <= waits_zeros_q[!walk_page_q];
+          base_q <= next_best.symbol;
+          base_count_q <= next_best.count;
+          raw_zeros_q <= next_zeros;
           left_out_q <= COUNT_W'(s_shape_tdata.left_out);
           values_q <= COUNT_W'(s_shape_tdata.values);
-          left_at_q <= {1'b0, wait_best.symbol} - 1'b1;
-          right_at_q <= {1'b0, wait_best.symbol} + 1'b1;
+          left_at_q <= {1'b0, next_best.symbol} - 1'b1;
+          right_at_q <= {1'b0, next_best.symbol} + 1'b1;
           unique case (shape_element)
             ELEMENT_TYPE_BF16, ELEMENT_TYPE_FP32: symbols_q <= 9'd256;
             ELEMENT_TYPE_E4M3: symbols_q <= 9'd16;
@@ -268,7 +270,6 @@ module wz_order
         step_q <= step_q + 1'b1;
         join_q <= 1'b1;
         join_count_q <= go_left_q ? left_count_q[0] : right_count_q[0];
-        decided_q <= 1'b1;
         for (int i = 0; i < int'(PATH_BITS); i++) if (step_q == 6'(i + 1)) path_q[i] <= go_left_q;
         if (step_q == SHORT - 1'b1) state_q <= PAIRS;
       end
@@ -290,7 +291,7 @@ module wz_order
         settle_q <= settle_q - 1'b1;
         if (settle_q == '0) state_q <= GIVE;
       end
-      default: if (order_free) state_q <= IDLE;
+      default: if (m_order_tready) state_q <= IDLE;
     endcase
 
     if (state_q == PAIRS && all_covered) covered_q <= 1'b1;
@@ -308,14 +309,13 @@ module wz_order
       waits_groups_q[found_page_q] <= groups;
       found_page_q <= !found_page_q;
     end
-    if (begin_walk) waits_q[!walk_page_q] <= 1'b0;
-    if (state_q == GIVE && order_free) busy_q[walk_page_q] <= 1'b0;
+    if (begin_walk) waits_q[next_page] <= 1'b0;
+    if (state_q == GIVE && m_order_tready) busy_q[walk_page_q] <= 1'b0;
 
     if (rst) begin
       state_q <= IDLE;
       join_q <= 1'b0;
-      decided_q <= 1'b0;
-      busy_q <= '0;
+        busy_q <= '0;
       waits_q <= '0;
       found_page_q <= 1'b0;
       grant_page_q <= 1'b0;
@@ -346,35 +346,31 @@ module wz_order
       .m_escapes_long(escapes_long)
   );
 
-  always_ff @(posedge clk) begin
-    if (order_free) begin
-      m_order_tvalid <= state_q == GIVE;
-      m_order_tdata <= '0;
-      if (ranked_q) begin
-        m_order_tdata.bank <= bank_q;
-        m_order_tdata.base <= base_q;
-        m_order_tdata.path <= path_q;
-        m_order_tdata.zero_rank <= zero_rank;
-        m_order_tdata.zeros <= 13'(zeros_stored);
-        for (int i = 0; i < 4; i++) m_order_tdata.unary_bits[i] <= 17'(bits[i]);
-        m_order_tdata.escapes_short <= 13'(escapes_short);
-        m_order_tdata.escapes_long <= 13'(escapes_long);
-      end
+  assign m_order_tvalid = state_q == GIVE;
+  always_comb begin
+    m_order_tdata = '0;
+    if (ranked_q) begin
+      m_order_tdata.bank = bank_q;
+      m_order_tdata.base = base_q;
+      m_order_tdata.path = path_q;
+      m_order_tdata.zero_rank = zero_rank;
+      m_order_tdata.zeros = 13'(zeros_stored);
+      for (int i = 0; i < 4; i++) m_order_tdata.unary_bits[i] = 17'(bits[i]);
+      m_order_tdata.escapes_short = 13'(escapes_short);
+      m_order_tdata.escapes_long = 13'(escapes_long);
     end
-    if (rst) m_order_tvalid <= 1'b0;
   end
-
 
   wz_table_write u_table (
       .clk,
       .rst,
       .s_begin(begin_walk),
       .s_ranked(s_shape_tdata.ranked),
-      .s_base(wait_best.symbol),
+      .s_base(next_best.symbol),
       .s_bank(bank_q),
       .s_symbols(symbols_q),
-      .s_decided(decided_q),
-      .s_decided_left(decided_left_q),
+      .s_decided(state_q == STEPS),
+      .s_decided_left(go_left_q),
       .s_steps(step_q),
       .s_over(state_q == GIVE || state_q == IDLE),
       .s_unranked(unranked),

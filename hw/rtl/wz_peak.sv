@@ -10,9 +10,7 @@
 //   throughput    1 word a clock
 //   back-pressure none
 
-module wz_peak
-  import wz_analyze_pkg::*;
-#(
+module wz_peak #(
     parameter int unsigned COUNT_W = 13
 ) (
     input logic clk,
@@ -52,22 +50,22 @@ module wz_peak
 
   always_ff @(posedge clk) begin
     // Clock 1: of two.
-    low_q <= !at_least(18'(count0), 18'(s_counts[1])) ? {s_word, 2'd1, s_counts[1]} : {s_word, 2'd0, count0};
-    high_q <= !at_least(18'(s_counts[2]), 18'(s_counts[3])) ? {s_word, 2'd3, s_counts[3]} :
+    low_q <= s_counts[1] > count0 ? {s_word, 2'd1, s_counts[1]} : {s_word, 2'd0, count0};
+    high_q <= s_counts[3] > s_counts[2] ? {s_word, 2'd3, s_counts[3]} :
         {s_word, 2'd2, s_counts[2]};
     zeros1_q <= s_word == '0 && s_groups[0] ? s_counts[0] : '0;
     groups1_q <= s_groups;
     first1_q <= s_first;
 
     // Clock 2: of four.
-    word_q <= !at_least(18'(low_q.count), 18'(high_q.count)) ? high_q : low_q;
+    word_q <= high_q.count > low_q.count ? high_q : low_q;
     zeros2_q <= zeros1_q;
     groups2_q <= groups1_q;
     first2_q <= first1_q;
 
     // Clock 3: of all so far.
     if (valid_q[1]) begin
-      if (first2_q || !at_least(18'(best_q.count), 18'(word_q.count))) best_q <= word_q;
+      if (first2_q || word_q.count > best_q.count) best_q <= word_q;
       if (first2_q && word_q.count == '0) best_q <= {8'd1, COUNT_W'(0)};
       if (first2_q) begin
         m_zeros  <= zeros2_q;

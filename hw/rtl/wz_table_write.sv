@@ -51,7 +51,7 @@ module wz_table_write
   logic write, write_left, write_base;
   logic low_ok, high_ok;
   logic [4:0] base_low_q;
-  logic writer_q, complete_q;
+  logic writer_q;
   assign low_ok = low_end_q != '0;
   assign high_ok = high_end_q != s_symbols;
   assign write_base = writer_q && written_q == '0;
@@ -98,25 +98,21 @@ module wz_table_write
     end
   end
 
-  // The last write reaches the table in the clock in which m_range becomes valid.
+  // The last write has reached the table by then.
   logic [1:0][8:0] short_ends, long_ends;
   assign short_ends = s_unranked ? at15_q : at14_q;
   assign long_ends = s_unranked ? {high_end_q, low_end_q} : at30_q;
-  assign m_busy = writer_q || complete_q;
+  assign m_busy = writer_q;
   always_ff @(posedge clk) begin
     if (m_range_tready) m_range_tvalid <= 1'b0;
-    complete_q <= complete || (s_begin && !s_ranked);
-    if (complete_q) begin
+    if (complete || (s_begin && !s_ranked)) begin
       m_range_tvalid <= 1'b1;
       m_range_tdata.short_lo <= 8'(short_ends[0] + 1'b1);
       m_range_tdata.short_hi <= 8'(short_ends[1] - 1'b1);
       m_range_tdata.long_lo <= 8'(long_ends[0] + 1'b1);
       m_range_tdata.long_hi <= 8'(long_ends[1] - 1'b1);
     end
-    if (rst) begin
-      m_range_tvalid <= 1'b0;
-      complete_q <= 1'b0;
-    end
+    if (rst) m_range_tvalid <= 1'b0;
   end
 
 endmodule

@@ -40,12 +40,15 @@ class Analyzer:
         stalls: tuple[float, float, float] = (0, 0, 0),
         bare: bool = False,
         seed: int = 1,
+        not_before: Sequence[int] | None = None,
     ) -> None:
         """Send blocks; `stalls` of the input, of the outputs, of the freeing of tables."""
         dut = self.dut
         dut["bare"] = bare
         dut.reset()
-        self.sent = Source("s_axis", **packets(blocks), stall=stalls[0], burst=9)
+        self.sent = Source(
+            "s_axis", **packets(blocks), stall=stalls[0], burst=9, not_before=not_before
+        )
         self.beats = Sink("m_beat", stall=stalls[1], burst=9)
         self.plans = Sink(
             "m_plan",
