@@ -112,6 +112,9 @@ def synthesise(
         "xcup",
         [
             _read(sources, top, parameters),
+            # Variables that are set and read in one branch alone look like loops until they go.
+            "proc",
+            "opt_clean -purge",
             # The same front for both: memories are what UltraScale+ has.
             f"{_XILINX} -flatten -top {top} -run begin:map_ffram",
             "design -save front",
