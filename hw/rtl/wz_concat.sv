@@ -33,41 +33,49 @@ module wz_concat #(
     output logic [1:0]       w_done,
     input  logic [ROW_W-1:0] r_row,
 
-    output logic [ROW_W-1:0] used  // rows begun and not read, one clock late
+    output logic [ROW_W-1:0] used  // complete rows not read, two clocks late
 );
 
   // Clock 1: the place of the chunk.
   logic [5:0] place, place_q;
   logic [6:0] stop;
-  logic [ROW_W-1:0] row_q;
-  logic [1:0] done;
 
   assign place = s_first ? s_start : place_q;
   assign stop = {1'b0, place} + s_bytes;
-  assign done = {1'b0, stop[6]} + {1'b0, s_last && stop[5:0] != '0};
 
   always_ff @(posedge clk) begin
-    used <= row_q - r_row;
-    if (s_valid) begin
-      place_q <= stop[5:0];
-      row_q   <= row_q + ROW_W'(done);
-    end
+    if (s_valid) place_q <= stop[5:0];
+  end
+
+  // Clock 2: its row.
+  logic [ROW_W-1:0] row_q;
+  logic [6:0] stop_q;
+  logic last_q;
+  logic [1:0] done;
+  logic [3:0] valid_q;  // index: after clock i + 1
+
+  assign done = {1'b0, stop_q[6]} + {1'b0, last_q && stop_q[5:0] != '0};
+
+  always_ff @(posedge clk) begin
+    stop_q <= stop;
+    last_q <= s_last;
+    used   <= row_q - r_row;
+    if (valid_q[0]) row_q <= row_q + ROW_W'(done);
     if (rst) row_q <= '0;
   end
 
   // Clocks 1 to 4: hold, then rotate by each pair of bits of the place. Index: after clock i + 1.
   logic [63:0][7:0] data_q[4];
   logic [5:0] place_after_q[3];
-  logic [ROW_W-1:0] row_after_q[4];
-  logic [1:0] done_q[4];
-  logic [3:0] valid_q;
+  logic [ROW_W-1:0] row_after_q[3];
+  logic [1:0] done_q[3];
 
   always_ff @(posedge clk) begin
     data_q[0] <= s_data;
     place_after_q[0] <= place;
     row_after_q[0] <= row_q;
     done_q[0] <= done;
-    for (int i = 1; i < 4; i++) begin
+    for (int i = 1; i < 3; i++) begin
       row_after_q[i] <= row_after_q[i-1];
       done_q[i] <= done_q[i-1];
     end
@@ -93,14 +101,14 @@ module wz_concat #(
   always_ff @(posedge clk) w_next <= ~({64{1'b1}} << place_after_q[2]);
 
   assign w_valid = valid_q[3];
-  assign w_row = row_after_q[3];
+  assign w_row = row_after_q[2];
   assign w_data = data_q[3];
-  assign w_done = done_q[3];
+  assign w_done = done_q[2];
 
 `ifndef SYNTHESIS
   a_bytes : assert property (@(posedge clk) disable iff (rst) s_valid |-> s_bytes <= 7'd64);
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      s_valid |-> ##4 w_valid && w_done == $past(done, 4));
+      s_valid |-> ##4 w_valid && w_done == $past(done, 3));
 `endif
 
 endmodule

@@ -6,7 +6,7 @@
 // wait in a FIFO, and a byte a clock is taken from them and written to its lane of a wz_rows. A
 // frame's bytes are counted, so that the last completes its row.
 //
-//   latency       1 clock into the FIFO, from there to the write 5 clocks for the first byte
+//   latency       8 clocks for a group's first byte: 2, the FIFO, 4 from there to the write
 //   throughput    1 group a clock into the FIFO, 1 byte a clock out of it
 //   back-pressure none into the FIFO: groups under way must find room beside `level`. Bytes wait while
 //                 the rows are full
@@ -45,22 +45,42 @@ module wz_escape_pack #(
     logic [LANES-1:0] mask;
     logic [LANES-1:0][7:0] symbol;
     logic [COUNT_W-1:0] count;  // of the mask
+    logic single;  // it is 1
     logic [5:0] start;
     logic [ESCAPES_BITS-1:0] escapes;  // of the frame
   } entry_t;
 
-  entry_t in_q, head;
-  logic in_valid_q, head_valid, load, in_ready;
+  // Count in two clocks: lanes in groups of eight, groups.
+  entry_t first_q, in_q, head;
+  logic [LANES/8-1:0][3:0] groups_q;
+  logic first_valid_q, in_valid_q, head_valid, load, in_ready;
+  logic [COUNT_W-1:0] count;
+
+  always_comb begin
+    count = '0;
+    for (int g = 0; g < int'(LANES / 8); g++) count += COUNT_W'(groups_q[g]);
+  end
 
   always_ff @(posedge clk) begin
-    in_q.mask <= s_escape;
-    in_q.symbol <= s_symbol;
-    in_q.count <= COUNT_W'($countones(s_escape));
-    in_q.start <= s_codes.escape_start;
-    in_q.escapes <= s_codes.escapes;
-    in_valid_q <= s_valid && s_escape != '0;
-    if (rst) in_valid_q <= 1'b0;
+    first_q.mask <= s_escape;
+    first_q.symbol <= s_symbol;
+    first_q.start <= s_codes.escape_start;
+    first_q.escapes <= s_codes.escapes;
+    first_q.count <= '0;  // known a clock later
+    first_q.single <= 1'b0;
+    for (int g = 0; g < int'(LANES / 8); g++) groups_q[g] <= 4'($countones(s_escape[8*g+:8]));
+    first_valid_q <= s_valid;
+
+    in_q <= first_q;
+    in_q.count <= count;
+    in_q.single <= count == COUNT_W'(1);
+    in_valid_q <= first_valid_q && groups_q != '0;
+    if (rst) begin
+      first_valid_q <= 1'b0;
+      in_valid_q <= 1'b0;
+    end
   end
+  wire unused_first = &{1'b0, first_q.count, first_q.single};
 
   wz_fifo #(
       .W($bits(entry_t)),
@@ -77,33 +97,52 @@ module wz_escape_pack #(
       .level
   );
 
-  // The group that bytes are taken from. `left_q` bytes of it are still to be taken.
-  entry_t now_q;
-  logic [LANES-1:0] lowest, pick_q;
-  logic [COUNT_W-1:0] left_q;
+  // The group that bytes are taken from. Whether it is used up is known from flops alone.
+  logic [LANES-1:0] mask_q, lowest, pick_q;
+  logic [LANES-1:0][7:0] now_symbol_q, symbol_q;
+  logic [COUNT_W-1:0] left_q;  // bytes that are still to be taken
+  logic none_q, one_q;  // left_q is 0, is 1
   logic room_q, take, pick_valid_q;
 
-  assign lowest = now_q.mask & (~now_q.mask + 1'b1);
-  assign take = room_q && left_q != '0;
-  assign load = left_q == '0 || (room_q && left_q == COUNT_W'(1));
+  assign take = room_q && !none_q;
+  assign load = none_q || (room_q && one_q);
+
+  // The lowest lane of the lowest group of eight that has one.
+  always_comb begin
+    for (int g = 0; g < int'(LANES / 8); g++) begin
+      logic earlier;
+      earlier = 1'b0;
+      for (int h = 0; h < g; h++) earlier |= mask_q[8*h+:8] != '0;
+      for (int i = 0; i < 8; i++) begin
+        lowest[8*g+i] = mask_q[8*g+i] && !earlier && (mask_q[8*g+:8] & 8'((1 << i) - 1)) == '0;
+      end
+    end
+  end
+
+  logic [5:0] now_start_q, start_q, start2_q;
+  logic [ESCAPES_BITS-1:0] now_escapes_q, escapes_q, escapes2_q;
 
   always_ff @(posedge clk) begin
     if (load) begin
-      now_q  <= head;
-      left_q <= head_valid ? head.count : '0;
+      mask_q <= head.mask;
+      now_symbol_q <= head.symbol;
+      now_start_q <= head.start;
+      now_escapes_q <= head.escapes;
+      left_q <= head.count;
+      none_q <= !head_valid;
+      one_q <= head_valid && head.single;
     end else if (take) begin
-      now_q.mask <= now_q.mask & ~lowest;
+      mask_q <= mask_q & ~lowest;
       left_q <= left_q - 1'b1;
+      one_q  <= left_q == COUNT_W'(2);
     end
-    if (rst) left_q <= '0;
+    if (rst) begin
+      none_q <= 1'b1;
+      one_q  <= 1'b0;
+    end
   end
 
-  wire unused_codes = &{1'b0, s_codes, now_q};
-
   // Then: the lane, the byte, its place.
-  logic [LANES-1:0][7:0] symbol_q;
-  logic [5:0] start_q, start2_q;
-  logic [ESCAPES_BITS-1:0] escapes_q, escapes2_q;
   logic [7:0] byte_d, byte_q;
   logic byte_valid_q;
 
@@ -112,30 +151,34 @@ module wz_escape_pack #(
     for (int i = 0; i < int'(LANES); i++) byte_d |= symbol_q[i] & {8{pick_q[i]}};
   end
 
-  // Bytes left of the frame, after the one in byte_q; none: the next byte begins a frame.
-  logic [ESCAPES_BITS-1:0] rest, rest_q;
+  // Bytes left of the frame; none: the next byte begins a frame.
+  logic [ESCAPES_BITS-1:0] rest_q;
+  logic rest_none_q, rest_one_q, single2_q;  // rest_q is 0, is 1; the frame has one escape
   logic [5:0] place, place_q;
   logic [ROW_W-1:0] row_q, taken_rows;
-  logic done;
-  assign rest = (rest_q == '0) ? escapes2_q - 1'b1 : rest_q - 1'b1;
-  assign place = (rest_q == '0) ? start2_q : place_q;
-  assign done = rest == '0 || place == '1;
+  logic done, final_byte;
+  assign place = rest_none_q ? start2_q : place_q;
+  assign final_byte = rest_none_q ? single2_q : rest_one_q;
+  assign done = final_byte || place == '1;
   assign taken_rows = row_q - r_row;
 
   always_ff @(posedge clk) begin
     pick_q <= lowest;
-    symbol_q <= now_q.symbol;
-    start_q <= now_q.start;
-    escapes_q <= now_q.escapes;
+    symbol_q <= now_symbol_q;
+    start_q <= now_start_q;
+    escapes_q <= now_escapes_q;
     pick_valid_q <= take;
 
     byte_q <= byte_d;
     start2_q <= start_q;
     escapes2_q <= escapes_q;
+    single2_q <= escapes_q == ESCAPES_BITS'(1);
     byte_valid_q <= pick_valid_q;
 
     if (byte_valid_q) begin
-      rest_q  <= rest;
+      rest_q <= (rest_none_q ? escapes2_q : rest_q) - 1'b1;
+      rest_none_q <= final_byte;
+      rest_one_q <= rest_none_q ? escapes2_q == ESCAPES_BITS'(2) : rest_q == ESCAPES_BITS'(2);
       place_q <= place + 1'b1;
       row_q   <= row_q + ROW_W'(done);
     end
@@ -145,24 +188,25 @@ module wz_escape_pack #(
     w_done  <= {1'b0, done};
     w_valid <= byte_valid_q;
 
-    // Room for what the three bytes under way may begin, each a row in the shortest frames.
+    // Room for what the bytes under way may begin, each a row in the shortest frames.
     room_q <= taken_rows < ROW_W'(ROWS - 6);
 
     if (rst) begin
       pick_valid_q <= 1'b0;
       byte_valid_q <= 1'b0;
-      rest_q <= '0;
+      rest_none_q <= 1'b1;
       row_q <= '0;
       w_valid <= 1'b0;
       room_q <= 1'b0;
     end
   end
+  wire unused_codes = &{1'b0, s_codes};
 
 `ifndef SYNTHESIS
   a_room : assert property (@(posedge clk) disable iff (rst) in_valid_q |-> in_ready);
   // A frame's bytes come from groups of one frame.
   a_count : assert property (@(posedge clk) disable iff (rst)
-      byte_valid_q && rest_q != '0 |-> rest_q < escapes2_q);
+      byte_valid_q && !rest_none_q |-> rest_q < escapes2_q);
 `else
   wire unused = &{1'b0, in_ready};
 `endif

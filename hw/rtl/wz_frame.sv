@@ -73,11 +73,12 @@ module wz_frame #(
 
   logic [6:0] word_q;
   logic head_q;  // the word is the frame's first
+  logic last_q;  // and its last, if it is not the first
   logic [SECTIONS-1:0] begun_q;
   logic one_valid_q, two_valid_q;
   logic one_ready, two_ready, step, word_last, fire;
 
-  assign word_last = word_q == s_layout.last;
+  assign word_last = head_q ? s_layout.single : last_q;
   assign step = s_layout_valid && one_ready;
   assign s_layout_ready = one_ready && word_last;
 
@@ -118,6 +119,7 @@ module wz_frame #(
     if (step) begin
       word_q <= word_last ? '0 : word_q + 1'b1;
       head_q <= word_last;
+      last_q <= s_layout.last == word_q + 1'b1;
       begun_q <= in & ~at_last;
       unary_half_q <= in[UNARY] && !at_last[UNARY] && !unary_half_q;
       one_in_q <= in;
@@ -150,7 +152,7 @@ module wz_frame #(
   logic two_head_q, two_last_q, two_coded_q, two_unary_half_q, two_unary_pop_q;
   mode_e two_mode_q;
 
-  assign one_ready = !one_valid_q || two_ready;
+  assign one_ready = !one_valid_q || !two_valid_q || fire;
   assign two_ready = !two_valid_q || fire;
 
   always_ff @(posedge clk) begin
@@ -218,7 +220,7 @@ module wz_frame #(
 `ifndef SYNTHESIS
   initial assert (UNARY_LANES == 32 || UNARY_LANES == 64);
   a_head_first : assert property (@(posedge clk) disable iff (rst)
-      s_layout_valid && s_layout_ready |-> head_q || s_layout.last != '0);
+      s_layout_valid && s_layout_ready |-> word_q == s_layout.last);
   a_sections_end : assert property (@(posedge clk) disable iff (rst)
       step && word_last |=> begun_q == '0);
   a_stable : assert property (@(posedge clk) disable iff (rst)

@@ -38,7 +38,7 @@ module wz_low_pack #(
     output logic [1:0]                        w_done,
     input  logic [ROW_W-1:0]                  r_row,
 
-    output logic [ROW_W-1:0] used  // rows begun and not read, one clock late
+    output logic [ROW_W-1:0] used  // complete rows not read, one clock late
 );
 
   import wz_format_pkg::*;
@@ -46,7 +46,6 @@ module wz_low_pack #(
 
   localparam int unsigned BITS = 2 * LANES;
   localparam int unsigned UNITS = BITS / LANE_W;  // lanes of the largest group, 2, 4 or 8
-  localparam int unsigned UNIT_W = $clog2(UNITS);
   localparam int unsigned PLACE_W = $clog2(ROW_LANES);
 
   // Clock 1: the bits, and how many lanes they are, as a power of two.
@@ -131,7 +130,7 @@ module wz_low_pack #(
     end
     for (int i = 0; i < int'(ROW_LANES); i++) begin
       w_lanes[i] <= ((PLACE_W'(i) ^ place) >> lanes_log2_q) == '0;
-      w_data[i]  <= bits_q[UNIT_W'(i)];
+      w_data[i]  <= bits_q[i%int'(UNITS)];
     end
     w_row   <= row_q;
     w_done  <= {1'b0, done};

@@ -51,7 +51,7 @@ module wz_pack #(
     input logic [4:0] table_symbol,
     input logic [4:0] table_step,
 
-    output logic table_release,  // once for every coded frame with symbols: its bank is free
+    output logic table_release,  // once for every plan: it no longer needs its table
 
     output logic [511:0]         m_axis_tdata,
     output logic [63:0]          m_axis_tkeep,
@@ -74,12 +74,13 @@ module wz_pack #(
   localparam int unsigned ESCAPES_GROUPS = 32;
   localparam int unsigned FRAMES = 8;  // under way
 
-  // Levels at which beats are still handed out. What may be under way then: remainders, 16 beats and
-  // a row more for each frame; low bits, 8 groups; unary, 15 groups; escapes, 8 groups.
-  localparam int unsigned REMAINDERS_LEVEL = REMAINDERS_ROWS - 1 - 16 - FRAMES;
-  localparam int unsigned LOW_LEVEL = LOW_ROWS - 1 - 9;
+  // Levels at which beats are still handed out. What may be under way then: remainders, 18 beats of up
+  // to 48 bytes, whose frames are 7 at most and begin at byte 32 (22 rows; those of raw blocks are
+  // fewer, since they do not pass the network); low bits, 9 groups; unary, 16 groups; escapes, 9.
+  localparam int unsigned REMAINDERS_LEVEL = REMAINDERS_ROWS - 1 - 22;
+  localparam int unsigned LOW_LEVEL = LOW_ROWS - 1 - 10;
   localparam int unsigned UNARY_LEVEL = UNARY_ROWS - 1 - 17;
-  localparam int unsigned ESCAPES_LEVEL = ESCAPES_GROUPS - 1 - 9;
+  localparam int unsigned ESCAPES_LEVEL = ESCAPES_GROUPS - 1 - 10;
 
   localparam int unsigned COUNT_W = $clog2(LANES) + 1;
 

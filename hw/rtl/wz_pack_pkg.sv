@@ -50,6 +50,7 @@ package wz_pack_pkg;
     section_t escapes;
     logic coded;
     mode_e mode;
+    logic single;  // the frame is one word
     logic [6:0] last;  // the last word of the frame
     logic [5:0] stop;  // and its last byte
   } frame_layout_t;

@@ -107,20 +107,55 @@ module wz_record #(
     endcase
   end
 
+  // What can stand at a byte of a chunk, one-hot a clock ahead of its use: from byte 0 and from byte 16.
+  typedef struct packed {
+    logic raw;
+    logic bf16_plane, bf16_tops;
+    logic fp16_plane, fp16_tops3, fp16_tops2;
+    logic fp32_plane0, fp32_plane1, fp32_plane2, fp32_tops;
+    logic e4m3_tops4, e4m3_tops3, e5m2_tops3, e5m2_tops2;
+  } choice_t;
+
+  // `left`: the parts that are not yet out, of which the first stands at byte 0; the second of FP32
+  // follows at byte 16.
+  function automatic choice_t choose(input logic is_raw, input logic [5:0] is_kind,
+                                     input logic no_sign, input logic [3:0] left, input int place);
+    logic [3:0] part;
+    choice_t c;
+    part = left & (~left + 1'b1);
+    if (place > 0) part = (left ^ part) & (~(left ^ part) + 1'b1);
+    c = '0;
+    c.raw = is_raw || is_kind[ELEMENT_TYPE_RAW];
+    if (!is_raw) begin
+      c.bf16_plane = is_kind[ELEMENT_TYPE_BF16] && !no_sign;
+      c.bf16_tops = is_kind[ELEMENT_TYPE_BF16] && no_sign;
+      c.fp16_plane = is_kind[ELEMENT_TYPE_FP16] && left[0];
+      c.fp16_tops3 = is_kind[ELEMENT_TYPE_FP16] && !left[0] && !no_sign;
+      c.fp16_tops2 = is_kind[ELEMENT_TYPE_FP16] && !left[0] && no_sign;
+      c.fp32_plane0 = is_kind[ELEMENT_TYPE_FP32] && part[0];
+      c.fp32_plane1 = is_kind[ELEMENT_TYPE_FP32] && part[1];
+      c.fp32_plane2 = is_kind[ELEMENT_TYPE_FP32] && part[2];
+      c.fp32_tops = is_kind[ELEMENT_TYPE_FP32] && part[3];
+      c.e4m3_tops4 = is_kind[ELEMENT_TYPE_E4M3] && !no_sign;
+      c.e4m3_tops3 = is_kind[ELEMENT_TYPE_E4M3] && no_sign;
+      c.e5m2_tops3 = is_kind[ELEMENT_TYPE_E5M2] && !no_sign;
+      c.e5m2_tops2 = is_kind[ELEMENT_TYPE_E5M2] && no_sign;
+    end
+    return c;
+  endfunction
+
   logic [511:0] data_q;
-  logic [3:0] parts_q;
+  logic [3:0] parts_q, rest;
   logic whole_q;  // one chunk
+  logic final_q;  // the last chunk of the record
   logic [6:0] whole_bytes_q, count_q, tops_q;
-  logic first_q, last_q, valid_q;
+  logic first_q, last_q, valid_q, tops_now_q;
   logic [5:0] start_q;
   logic raw_q, sign_q;
   logic [5:0] kind_q;
-  logic [3:0] rest, lowest;
-  logic final_part;
-  wire unused = &{1'b0, kind_q, lowest};
+  choice_t at0_q, at16_q;
 
   assign rest = parts_q & (parts_q - 1'b1);
-  assign final_part = whole_q || rest == '0;
 
   always_ff @(posedge clk) begin
     if (s_valid) begin
@@ -128,105 +163,90 @@ module wz_record #(
       parts_q <= parts;
       // The end of a frame can come without a carrier.
       whole_q <= s_record.raw || full || s_count == '0;
+      final_q <= s_record.raw || full || s_count == '0 || (parts & (parts - 1'b1)) == '0;
       whole_bytes_q <= (s_record.raw || s_count == '0) ? s_count : full_bytes;
       count_q <= s_count;
       tops_q <= 7'((tops + 10'd7) >> 3);
+      tops_now_q <= parts[2:0] == '0;
       first_q <= s_first;
       last_q <= s_last;
       start_q <= s_record.start;
       raw_q <= s_record.raw;
       sign_q <= sign;
       kind_q <= kind;
-    end else if (!final_part) begin
+      at0_q <= choose(s_record.raw, kind, sign, parts, 0);
+      at16_q <= choose(s_record.raw, kind, sign, parts, 1);
+    end else if (!final_q) begin
       parts_q <= rest;
+      final_q <= (rest & (rest - 1'b1)) == '0;
+      tops_now_q <= rest[2:0] == '0;
       first_q <= 1'b0;
+      at0_q <= choose(raw_q, kind_q, sign_q, rest, 0);
+      at16_q <= choose(raw_q, kind_q, sign_q, rest, 1);
     end
-    valid_q <= s_valid || (valid_q && !final_part);
+    valid_q <= s_valid || (valid_q && !final_q);
     if (rst) valid_q <= 1'b0;
   end
 
-  // Clock 2: choose. The candidates for the places at bytes 0, 16 and 32, by type.
+  // Clock 2: the candidates, and the choice among them.
+  logic [255:0] bf16_plane, bf16_tops, fp16_plane, e4m3_tops4;
+  logic [255:0] fp16_tops3, fp16_tops2, e4m3_tops3, e5m2_tops3, e5m2_tops2;
+  logic [127:0] fp32_plane0, fp32_plane1, fp32_plane2, fp32_tops;
+
+  assign bf16_tops[255:224] = '0;
+  assign fp16_tops3[255:96] = '0;
+  assign fp16_tops2[255:64] = '0;
+  assign e4m3_tops3[255:192] = '0;
+  assign e5m2_tops3[255:192] = '0;
+  assign e5m2_tops2[255:128] = '0;
+  assign fp32_tops[127:112] = '0;
+  for (genvar i = 0; i < 64; i++) begin : g_value
+    if (i < 16) begin : g_four
+      assign fp32_plane0[8*i+:8] = data_q[32*i+:8];
+      assign fp32_plane1[8*i+:8] = data_q[32*i+8+:8];
+      assign fp32_plane2[8*i+:8] = {data_q[32*i+31], data_q[32*i+16+:7]};
+      assign fp32_tops[7*i+:7] = data_q[32*i+16+:7];
+    end
+    if (i < 32) begin : g_two
+      assign bf16_plane[8*i+:8] = {data_q[16*i+15], data_q[16*i+:7]};
+      assign bf16_tops[7*i+:7] = data_q[16*i+:7];
+      assign fp16_plane[8*i+:8] = data_q[16*i+:8];
+      assign fp16_tops3[3*i+:3] = {data_q[16*i+15], data_q[16*i+8+:2]};
+      assign fp16_tops2[2*i+:2] = data_q[16*i+8+:2];
+    end
+    assign e4m3_tops4[4*i+:4] = {data_q[8*i+7], data_q[8*i+:3]};
+    assign e4m3_tops3[3*i+:3] = data_q[8*i+:3];
+    assign e5m2_tops3[3*i+:3] = {data_q[8*i+7], data_q[8*i+:2]};
+    assign e5m2_tops2[2*i+:2] = data_q[8*i+:2];
+  end
+
   logic [511:0] chunk;
-  assign lowest = parts_q & (~parts_q + 1'b1);
-
-  // BF16: one plane of 32 bytes, or 7 bits a value.
-  logic [255:0] bf16;
-  logic [255:0] bf16_plane;
-  logic [223:0] bf16_tops;
-  for (genvar i = 0; i < 32; i++) begin : g_bf16
-    assign bf16_plane[8*i+:8] = {data_q[16*i+15], data_q[16*i+:7]};
-    assign bf16_tops[7*i+:7]  = data_q[16*i+:7];
-  end
-  assign bf16 = sign_q ? {32'b0, bf16_tops} : bf16_plane;
-
-  // FP16: a plane of 32 bytes and 3 or 2 bits a value.
-  logic [351:0] fp16;
-  logic [255:0] fp16_plane;
-  logic [95:0] fp16_tops3, fp16_tops;
-  logic [63:0] fp16_tops2;
-  for (genvar i = 0; i < 32; i++) begin : g_fp16
-    assign fp16_plane[8*i+:8] = data_q[16*i+:8];
-    assign fp16_tops3[3*i+:3] = {data_q[16*i+15], data_q[16*i+8+:2]};
-    assign fp16_tops2[2*i+:2] = data_q[16*i+8+:2];
-  end
-  assign fp16_tops = sign_q ? {32'b0, fp16_tops2} : fp16_tops3;
-  assign fp16 = {fp16_tops, lowest[0] ? fp16_plane : {160'b0, fp16_tops}};
-
-  // FP32: up to three planes of 16 bytes, and 7 bits a value in the place of the third.
-  logic [383:0] fp32;
-  logic [127:0] fp32_part[3];
-  logic [127:0] fp32_slot[3];
-  for (genvar i = 0; i < 16; i++) begin : g_fp32
-    assign fp32_part[0][8*i+:8] = data_q[32*i+:8];
-    assign fp32_part[1][8*i+:8] = data_q[32*i+8+:8];
-  end
-  logic [127:0] fp32_plane2;
-  logic [111:0] fp32_tops;
-  for (genvar i = 0; i < 16; i++) begin : g_fp32_high
-    assign fp32_plane2[8*i+:8] = {data_q[32*i+31], data_q[32*i+16+:7]};
-    assign fp32_tops[7*i+:7]   = data_q[32*i+16+:7];
-  end
-  assign fp32_part[2] = sign_q ? {16'b0, fp32_tops} : fp32_plane2;
-  // Part 2 is plane 2 or the top bits, never both.
-  assign fp32_slot[0] = lowest[0] ? fp32_part[0] : lowest[1] ? fp32_part[1] : fp32_part[2];
-  assign fp32_slot[1] = (lowest[0] && parts_q[1]) ? fp32_part[1] : fp32_part[2];
-  assign fp32_slot[2] = fp32_part[2];
-  assign fp32 = {fp32_slot[2], fp32_slot[1], fp32_slot[0]};
-
-  // FP8: 4, 3 or 2 bits a value.
-  logic [255:0] fp8;
-  logic [255:0] fp8_tops4;
-  logic [191:0] fp8_tops3;
-  logic [127:0] fp8_tops2;
-  for (genvar i = 0; i < 64; i++) begin : g_fp8
-    assign fp8_tops4[4*i+:4] = {data_q[8*i+7], data_q[8*i+:3]};
-    assign fp8_tops3[3*i+:3] = {
-      kind_q[ELEMENT_TYPE_E4M3] ? data_q[8*i+2] : data_q[8*i+7], data_q[8*i+:2]
-    };
-    assign fp8_tops2[2*i+:2] = data_q[8*i+:2];
-  end
-  assign fp8 = kind_q[ELEMENT_TYPE_E4M3] ? (sign_q ? {64'b0, fp8_tops3} : fp8_tops4)
-                                         : (sign_q ? {128'b0, fp8_tops2} : {64'b0, fp8_tops3});
-
   always_comb begin
-    chunk = data_q;
-    if (!raw_q) begin
-      unique case (1'b1)
-        kind_q[ELEMENT_TYPE_BF16]: chunk[255:0] = bf16;
-        kind_q[ELEMENT_TYPE_FP16]: chunk[351:0] = fp16;
-        kind_q[ELEMENT_TYPE_FP32]: chunk[383:0] = fp32;
-        kind_q[ELEMENT_TYPE_E4M3], kind_q[ELEMENT_TYPE_E5M2]: chunk[255:0] = fp8;
-        default: ;
-      endcase
+    chunk[511:384] = data_q[511:384];
+    // Byte 32: a third part of FP32, tops of FP16 behind their plane.
+    chunk[383:256] = (data_q[383:256] & {128{at0_q.raw}})
+                   | ((sign_q ? fp32_tops : fp32_plane2) & {128{kind_q[ELEMENT_TYPE_FP32] && !raw_q}})
+                   | ((sign_q ? fp16_tops2[127:0] : fp16_tops3[127:0])
+                      & {128{kind_q[ELEMENT_TYPE_FP16] && !raw_q}});
+    for (int i = 0; i < 256; i++) begin
+      choice_t c;
+      c = (i < 128) ? at0_q : at16_q;
+      chunk[i] = (data_q[i] & c.raw) | (bf16_plane[i] & c.bf16_plane)
+               | (bf16_tops[i] & c.bf16_tops) | (fp16_plane[i] & c.fp16_plane)
+               | (fp16_tops3[i] & c.fp16_tops3) | (fp16_tops2[i] & c.fp16_tops2)
+               | (fp32_plane0[i%128] & c.fp32_plane0) | (fp32_plane1[i%128] & c.fp32_plane1)
+               | (fp32_plane2[i%128] & c.fp32_plane2) | (fp32_tops[i%128] & c.fp32_tops)
+               | (e4m3_tops4[i] & c.e4m3_tops4) | (e4m3_tops3[i] & c.e4m3_tops3)
+               | (e5m2_tops3[i] & c.e5m2_tops3) | (e5m2_tops2[i] & c.e5m2_tops2);
     end
   end
 
   always_ff @(posedge clk) begin
     m_data  <= chunk;
-    m_bytes <= whole_q ? whole_bytes_q : lowest[3] ? tops_q : count_q;
+    m_bytes <= whole_q ? whole_bytes_q : tops_now_q ? tops_q : count_q;
     m_first <= first_q;
     m_start <= start_q;
-    m_last  <= last_q && final_part;
+    m_last  <= last_q && final_q;
     m_valid <= valid_q;
     if (rst) m_valid <= 1'b0;
   end
@@ -234,7 +254,7 @@ module wz_record #(
 `ifndef SYNTHESIS
   a_latency : assert property (@(posedge clk) disable iff (rst) s_valid |-> ##2 m_valid);
   a_distance : assert property (@(posedge clk) disable iff (rst)
-      valid_q && s_valid |-> final_part);
+      valid_q && s_valid |-> final_q);
 `endif
 
 endmodule

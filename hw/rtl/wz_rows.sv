@@ -38,12 +38,14 @@ module wz_rows #(
 
   logic [ROW_W-1:0] read_q, after;
   logic [ROW_W:0] complete_q;
-  logic pop;
+  logic one_q, valid_q;  // complete_q is 1; is not 0
+  logic pop, done;
 
   assign after = w_row + 1'b1;
   assign r_row = read_q;
-  assign r_valid = complete_q != '0;
-  assign pop = r_valid && r_ready;
+  assign r_valid = valid_q;
+  assign pop = valid_q && r_ready;
+  assign done = w_valid && w_done != '0;
 
   for (genvar i = 0; i < LANES; i++) begin : g_lane
     logic [LANE_W-1:0] memory[ROWS];
@@ -55,12 +57,20 @@ module wz_rows #(
     assign r_data[i] = memory[read_q];
   end
 
+  logic [ROW_W:0] more;
+  assign more = w_valid ? (ROW_W + 1)'(w_done) : '0;
+
   always_ff @(posedge clk) begin
     if (pop) read_q <= read_q + 1'b1;
-    complete_q <= complete_q + (w_valid ? (ROW_W + 1)'(w_done) : '0) - (ROW_W + 1)'(pop);
+    // A pop is too late for an adder's carry in: it selects.
+    complete_q <= pop ? complete_q + more - 1'b1 : complete_q + more;
+    one_q   <= pop ? complete_q + more == (ROW_W + 1)'(2) : complete_q + more == (ROW_W + 1)'(1);
+    valid_q <= done || (pop ? !one_q : valid_q);
     if (rst) begin
       read_q <= '0;
       complete_q <= '0;
+      one_q <= 1'b0;
+      valid_q <= 1'b0;
     end
   end
 
@@ -72,7 +82,9 @@ module wz_rows #(
   a_order : assert property (@(posedge clk) disable iff (rst)
       w_valid |-> w_row == ROW_W'(read_q + ROW_W'(complete_q)));
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      w_valid && w_done != '0 |=> r_valid);
+      done |=> r_valid);
+  a_count : assert property (@(posedge clk) disable iff (rst)
+      valid_q == (complete_q != '0) && one_q == (complete_q == (ROW_W + 1)'(1)));
   a_stable : assert property (@(posedge clk) disable iff (rst)
       r_valid && !r_ready |=> r_valid && $stable(r_row));
 `endif

@@ -43,7 +43,7 @@ module wz_unary_pack #(
     output logic [1:0]                 w_done,
     input  logic [ROW_W-1:0]           r_row,
 
-    output logic [ROW_W-1:0] used  // rows begun and not read, one clock late
+    output logic [ROW_W-1:0] used  // complete rows not read, one clock late
 );
 
   import wz_format_pkg::*;
@@ -136,14 +136,12 @@ module wz_unary_pack #(
     assign place[k+1] = place_q;
   end
 
-  // Clock B (the base): where the group begins in the row. The only loop; rows are counted too.
+  // Clock B (the base): where the group begins in the row. The only loop but for the count of rows.
   logic [QUADS-1:0][SUM_W-1:0] sums;
   assign sums = sum[QUAD_STEPS];
   logic [ROW_PLACE_W-1:0] base, base_q;
   logic [ROW_PLACE_W:0] stop;
-  logic [ROW_W-1:0] row_q;
   logic b_valid, b_last;
-  logic [1:0] done;
 
   assign b_valid = valid_q[BEFORE-1];
   assign b_last = last_q[BEFORE-1];
@@ -154,7 +152,6 @@ module wz_unary_pack #(
   logic [SUM_W-1:0] ring_stop;
   logic again;
   assign ring_stop = {1'b0, base[RING_W-1:0]} + sums[QUADS-1];
-  assign done = {1'b0, stop[ROW_PLACE_W]} + {1'b0, b_last && stop[ROW_PLACE_W-1:0] != '0};
 
   logic [QUADS-1:0][SUM_W-1:0] quad_q;
   logic [QUADS-1:0][3:0][5:0] quad_place_q;
@@ -163,15 +160,11 @@ module wz_unary_pack #(
   logic [ROW_PLACE_W-1:4] c_base_q;  // in words
   logic [LANE_W:0] c_stop_q;  // word of the end in the ring, not wrapped
   logic c_stop_aligned_q;
-  logic [ROW_W-1:0] c_row_q;
-  logic [1:0] c_done_q;
+  logic [ROW_PLACE_W:0] c_row_stop_q;  // in the row
 
   always_ff @(posedge clk) begin
-    used <= row_q - r_row;
-    if (b_valid) begin
-      base_q <= stop[ROW_PLACE_W-1:0];
-      row_q  <= row_q + ROW_W'(done);
-    end
+    if (b_valid) base_q <= stop[ROW_PLACE_W-1:0];
+    c_row_stop_q <= stop;
     for (int q = 0; q < int'(QUADS); q++) begin
       quad_q[q] <= {1'b0, base[RING_W-1:0]} + ((q == 0) ? '0 : sums[(q == 0) ? 0 : q-1]);
     end
@@ -183,16 +176,17 @@ module wz_unary_pack #(
     c_base_q <= base[ROW_PLACE_W-1:4];
     c_stop_q <= ring_stop[SUM_W-1:4];
     c_stop_aligned_q <= ring_stop[3:0] == '0;
-    c_row_q <= row_q;
-    c_done_q <= done;
-    if (rst) begin
-      row_q <= '0;
-      c_valid_q <= 1'b0;
-    end
+    if (rst) c_valid_q <= 1'b0;
   end
 
   // The end lies past the turn in the word of the base: bits of that word belong to the next row.
   assign again = c_stop_q == {1'b1, c_base_q[4+:LANE_W]} && !c_stop_aligned_q;
+
+  // Rows that the group completes.
+  logic [ROW_W-1:0] row_q;
+  logic [1:0] done;
+  assign done = {1'b0, c_row_stop_q[ROW_PLACE_W]}
+              + {1'b0, c_last_q && c_row_stop_q[ROW_PLACE_W-1:0] != '0};
 
   // Clock C: the places of the ones.
   logic [LANES-1:0][SUM_W-1:0] one_q;
@@ -215,9 +209,14 @@ module wz_unary_pack #(
     d_same_q  <= c_stop_q == {1'b0, c_base_q[4+:LANE_W]};
     d_base_q  <= c_base_q;
     d_stop_q  <= c_stop_q;
-    d_row_q   <= c_row_q;
-    d_done_q  <= c_done_q;
-    if (rst) d_valid_q <= 1'b0;
+    d_row_q   <= row_q;
+    d_done_q  <= done;
+    if (c_valid_q) row_q <= row_q + ROW_W'(done);
+    used <= row_q - r_row;
+    if (rst) begin
+      row_q <= '0;
+      d_valid_q <= 1'b0;
+    end
   end
 
   // Clock D: one-hot bits, words, and whether a lane's one goes to the network or only to the carry.

@@ -36,14 +36,14 @@ module pack_bench #(
   logic bank_q, write, plan_valid, plan_ready, release_bank;
 
   assign write = s_plan_tvalid && s_plan_ranked && !written_q[5] && banks_q != 2'd2;
-  assign plan_valid = s_plan_tvalid && (written_q[5] || !s_plan_ranked);
+  assign plan_valid = s_plan_tvalid && (written_q[5] || !s_plan_ranked) && banks_q != 2'd2;
   assign s_plan_tready = plan_valid && plan_ready;
 
   always_ff @(posedge clk) begin
     if (s_plan_tready) written_q <= '0;
     else if (write) written_q <= written_q + 1'b1;
-    if (s_plan_tready && s_plan_ranked) bank_q <= !bank_q;
-    banks_q <= banks_q + 2'(s_plan_tready && s_plan_ranked) - 2'(release_bank);
+    if (s_plan_tready) bank_q <= !bank_q;
+    banks_q <= banks_q + 2'(s_plan_tready) - 2'(release_bank);
     if (rst) begin
       written_q <= '0;
       banks_q <= '0;

@@ -43,9 +43,7 @@ def run(dut: Dut, plans: Sequence[Plan], *, stall: float = 0.0, seed: int = 1) -
     beats = Source(
         "s_beat", tdata=np.concatenate([plan.beats for plan in plans]), stall=stall, burst=5
     )
-    sink = Sink(
-        "m_axis", fields=("tdata", "tkeep", "tlast", "tuser", "mode"), stall=stall, burst=9
-    )
+    sink = Sink("m_axis", fields=("tdata", "tkeep", "tlast", "tuser", "mode"), stall=stall, burst=9)
     dut.stream(plan_source, beats, sink, seed=seed)
     got = payloads(sink["tdata"], sink["tkeep"], sink["tlast"])
     for i, (packet, plan_) in enumerate(zip(got, plans, strict=False)):
