@@ -63,7 +63,11 @@ _VALUES: dict[ElementType, np.dtype[Any]] = {
 # What may wrap one hashable object in another, and how often at most; torch needs a few.
 _NESTING_CODES = {"TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "FROZENSET", "REDUCE"}
 _NESTING_MAX = 100
-_MARK = -1
+# What adds to an object that is there.
+_CHANGING_CODES = {"APPEND", "APPENDS", "SETITEM", "SETITEMS", "ADDITEMS", "BUILD"}
+# What a pickle may put together, in leaves and characters, and how long names may be in all.
+_WORK_MAX, _WORK_PER_BYTE = 10_000_000, 100
+_NAMES_MAX = 1 << 28
 
 
 class CheckpointError(InvalidInput):
@@ -558,28 +562,53 @@ class _Unpickler(pickle.Unpickler):
         raise CheckpointError(f"expected the storage of a tensor; found {pid!r:.80}")
 
 
+@dataclass(eq=False)
+class _Shadow:
+    """What is known of an object before a pickle makes it: how deep tuples lie in it, and its size
+    as a tree, in which what is met again counts again."""
+
+    depth: int = 0
+    size: int = 1
+
+
+_MARK = _Shadow()
+
+
 def _check_program(program: bytes) -> None:
     """Refuse a pickle that would take the unpickler down.
 
-    Tuples in tuples without end overflow the C stack when one is hashed: the program is run on
-    depths in place of objects. And a memo is an array, so that one large index takes any memory.
+    Tuples in tuples without end overflow the C stack when one is hashed, and a tuple of two of a
+    tuple of two and so on takes any time: the program is run on shadows in place of objects. And a
+    memo is an array, so that one large index takes any memory.
     """
-    stack: list[int] = []
-    memo: dict[object, int] = {}
+    stack: list[_Shadow] = []
+    marks: list[int] = []
+    memo: dict[object, _Shadow] = {}
+    work = 0
     for code, argument, _ in pickletools.genops(program):
         before = code.stack_before
         if pickletools.markobject in before:
-            at = len(stack) - 1 - stack[::-1].index(_MARK) - before.index(pickletools.markobject)
+            at = marks[-1] - before.index(pickletools.markobject)
         else:
             at = len(stack) - len(before)
-        taken = [depth for depth in stack[at:] if depth != _MARK]
-        depth = max(taken, default=0) + (code.name in _NESTING_CODES)
-        if depth > _NESTING_MAX:
+        taken = [shadow for shadow in stack[at:] if shadow is not _MARK]
+        if code.name in _CHANGING_CODES and taken:
+            made, *added = taken
+        else:
+            made, added = _Shadow(size=1 + _text_size(argument)), taken
+        size = sum(shadow.size for shadow in added)
+        made.size += size
+        made.depth = max([made.depth, *(shadow.depth for shadow in added)])
+        made.depth += code.name in _NESTING_CODES
+        work += size
+        if made.depth > _NESTING_MAX:
             raise CheckpointError("expected tensors; found a pickle of tuples in tuples")
+        if work > _WORK_MAX + _WORK_PER_BYTE * len(program):
+            raise CheckpointError("expected tensors; found a pickle that multiplies what it holds")
         if code.name in ("GET", "BINGET", "LONG_BINGET"):
-            depth = memo.get(argument, 0)
+            made = memo.get(argument, made)
         elif code.name == "MEMOIZE":
-            memo[len(memo)] = depth
+            made = memo[len(memo)] = taken[0]
         elif code.name in ("PUT", "BINPUT", "LONG_BINPUT"):
             # Picklers number what they remember from 0 on, and each takes a byte and more.
             if not isinstance(argument, int) or argument > len(program):
@@ -588,8 +617,22 @@ def _check_program(program: bytes) -> None:
                     f"an object as number {argument}"
                 )
             memo[argument] = stack[-1]
+        elif code.name == "DUP":
+            made = taken[0]
         del stack[at:]
-        stack += [_MARK if o is pickletools.markobject else depth for o in code.stack_after]
+        while marks and marks[-1] >= at:
+            marks.pop()
+        for item in code.stack_after:
+            if item is pickletools.markobject:
+                marks.append(len(stack))
+            stack.append(_MARK if item is pickletools.markobject else made)
+
+
+def _text_size(argument: object) -> int:
+    """About how many characters it takes to write the argument of an instruction."""
+    if isinstance(argument, int):
+        return argument.bit_length() // 3
+    return len(argument) if isinstance(argument, str | bytes | bytearray) else 0
 
 
 class _TorchFile:
@@ -600,9 +643,12 @@ class _TorchFile:
         self._file = file
         try:
             with zipfile.ZipFile(path) as archive:
-                self._entries = {entry.filename: entry for entry in archive.infolist()}
+                entries = archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, UnicodeDecodeError) as error:
             raise CheckpointError(f"{path}: expected a torch zip file; found {error}") from error
+        self._entries = {entry.filename: entry for entry in entries}
+        if len(self._entries) != len(entries):
+            raise CheckpointError(f"{path}: expected every name once; found one twice")
         pickles = [name for name in self._entries if name.endswith("/data.pkl")]
         if len(pickles) != 1:
             raise CheckpointError(f"{path}: expected one data.pkl; found {len(pickles)}")
@@ -613,7 +659,7 @@ class _TorchFile:
 
     def tensors(self) -> Iterator[Tensor]:
         """Every tensor in the objects of the pickle, wherever it is."""
-        for name, view in _views(self._unpickle()):
+        for name, view in _views(self._unpickle(), self._path):
             _check_name(name, self._path)
             yield self._tensor(name, view)
 
@@ -699,16 +745,35 @@ def _strided(stored: U8, view: _View, width: int) -> NDArray[Any]:
     return array
 
 
-def _views(root: object) -> Iterator[tuple[str, _View]]:
+def _views(root: object, path: Path) -> Iterator[tuple[str, _View]]:
     """Every tensor below `root` with its name; a container that is met again is passed over."""
     seen: set[int] = set()
-    stack: list[tuple[str, object]] = [("", root)]
+    stack = [iter([("", root)])]
+    named = 0
     while stack:
-        name, item = stack.pop()
+        name, item = next(stack[-1], (None, None))
+        if name is None:
+            stack.pop()
+            continue
+        named += len(name)
+        if named > _NAMES_MAX:
+            raise CheckpointError(f"{path}: expected names of at most {_NAMES_MAX} bytes in all")
         if isinstance(item, _View):
             yield name or "tensor", item
         elif isinstance(item, dict | list | tuple) and id(item) not in seen:
             seen.add(id(item))
-            pairs = dict.items(item) if isinstance(item, dict) else enumerate(item)
-            children = [(f"{name}.{key}" if name else f"{key}", child) for key, child in pairs]
-            stack.extend(reversed(children))
+            stack.append(_children(name, item, path))
+
+
+def _children(
+    name: str, item: dict[Any, Any] | list[Any] | tuple[Any, ...], path: Path
+) -> Iterator[tuple[str, object]]:
+    """What is directly in a container called `name` and may be or hold a tensor, with its name."""
+    pairs = dict.items(item) if isinstance(item, dict) else enumerate(item)
+    for key, child in pairs:
+        if isinstance(child, _View | dict | list | tuple):
+            try:
+                yield (f"{name}.{key}" if name else f"{key}"), child
+            except ValueError as error:
+                # Of a number with more digits than Python prints.
+                raise CheckpointError(f"{path}: expected names; found {error}") from None

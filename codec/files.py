@@ -75,10 +75,10 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
     target = temporary.open("xb")
     try:
         with target:
+            _take_mode(temporary, path)
             yield target
             _sync(target)
-        if path.exists():
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
+        _take_mode(temporary, path)
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
@@ -101,6 +101,7 @@ def writing_folder(path: Path) -> Iterator[Path]:
     temporary = _temporary(path)
     temporary.mkdir()
     try:
+        _take_mode(temporary, path)
         yield temporary
         files = sorted(temporary.iterdir())
         for file in files:
@@ -113,9 +114,17 @@ def writing_folder(path: Path) -> Iterator[Path]:
             if (path / file.name).is_dir():
                 raise InvalidInput(f"{path / file.name}: expected a file; found a folder")
         for file in files:
+            _take_mode(file, path / file.name)
             file.replace(path / file.name)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _take_mode(temporary: Path, path: Path) -> None:
+    """Give a file or folder the mode of the one that it replaces: before there is anything in it,
+    so that nobody reads here what they may not read there."""
+    if path.exists():
+        temporary.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 def _sync(file: IO[bytes]) -> None:

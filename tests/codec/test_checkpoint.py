@@ -397,6 +397,53 @@ def test_tuples_in_tuples_without_end_are_refused(tmp_path: Path, wrap: bytes) -
         read(path)
 
 
+PAIR = b"h\0h\0\x86q\x000"
+TEXT = b"X" + struct.pack("<I", 100_000) + b"k" * 100_000 + b"q\1"
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        b"})q\x000" + PAIR * 60 + b"h\0K\1s.",
+        b"](K\1K\2eq\x000" + b"ctorch\nSize\nh\0\x85Rq\x000" + PAIR * 60 + b"h\0.",
+        # Lists that change after they are remembered.
+        b"(K\1K\2tq\x020" + (b"]q\x00(h\2h\2e0" + b"ctorch\nSize\nh\0\x85Rq\x020") * 40 + b"N.",
+        b"]" * 10_000 + b"a" * 9_999 + b".",
+        b"](" + (b"}" + TEXT + b"]s") + b"}h\1]s" * 10_000 + b"e.",
+    ],
+    ids=["tuples", "sizes", "lists", "deep", "names"],
+)
+def test_pickles_that_multiply_what_they_hold_are_refused(tmp_path: Path, program: bytes) -> None:
+    path = write_torch(tmp_path / "m.pt", b"\x80\2" + program)
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=r"multiplies what it holds|bytes in all"):
+        read(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1 << 27
+
+
+def test_pickles_with_many_marks_take_little_time(tmp_path: Path) -> None:
+    # Each mark was looked for from the other end of the stack, which took minutes.
+    program = b"\x80\2](" + b"K\1" * 30_000 + b"(t" * 30_000 + b"e."
+    assert read(write_torch(tmp_path / "m.pt", program)) == {}
+
+
+def test_names_of_numbers_without_end(tmp_path: Path) -> None:
+    number = b"\x8b" + struct.pack("<I", 10_000) + b"\1" * 10_000
+    path = write_torch(tmp_path / "m.pt", b"\x80\2}" + number + b"]s.")
+    with pytest.raises(CheckpointError, match="expected names; found"):
+        read(path)
+
+
+def test_an_entry_that_is_there_twice(tmp_path: Path) -> None:
+    path = write_torch(tmp_path / "m.pt", tensor_program(), struct.pack("<2f", 1, 2))
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("m/data/0", bytes(8))
+    with pytest.raises(CheckpointError, match="every name once"):
+        read(path)
+
+
 @pytest.mark.parametrize(
     "remember",
     [b"r" + struct.pack("<I", 1 << 24), b"p16777216\n", b"r" + struct.pack("<I", 100)],

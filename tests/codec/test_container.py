@@ -307,6 +307,18 @@ def test_a_wrong_reference_is_an_error_before_any_output(
         container.restore(Untouched())  # type: ignore[arg-type]
 
 
+def test_a_forged_size_reads_nothing_else_of_the_reference(
+    model: Path, later: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "later.wz"
+    path.write_bytes(pack(later, model))
+    with ResidentCheckpoint(model) as resident, codec.open_container(path) as container:
+        entry = container.tensors["embed.weight"]
+        assert resident.mismatch(entry) is None
+        forged = replace(entry, original_bytes=entry.original_bytes + 2)
+        assert resident.mismatch(forged) == f"{entry.original_bytes} bytes"
+
+
 def test_a_reference_that_changed_after_the_check(
     model: Path, later: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,9 +46,21 @@ def test_the_mode_stays(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.touch()
     path.chmod(0o640)
-    with writing(path):
-        pass
+    with writing(path) as target:
+        assert os.fstat(target.fileno()).st_mode & 0o7777 == 0o640
     assert path.stat().st_mode & 0o7777 == 0o640
+
+
+def test_the_modes_of_a_folder_stay(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir(0o700)
+    (folder / "a").touch(0o600)
+    with writing_folder(folder) as temporary:
+        assert temporary.stat().st_mode & 0o7777 == 0o700
+        (temporary / "a").write_bytes(b"secret")
+    assert (folder / "a").read_bytes() == b"secret"
+    assert (folder / "a").stat().st_mode & 0o7777 == 0o600
+    assert folder.stat().st_mode & 0o7777 == 0o700
 
 
 def test_the_content_is_on_the_disk_before_the_name_is(
