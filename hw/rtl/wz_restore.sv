@@ -8,7 +8,7 @@
 // what wz_sections does not: codes, ranks, escapes, bare zeros and the CRC. Every packet gives a
 // block of the plan's length, marked at its last beat if it is wrong; a refused one gives one byte.
 //
-//   latency       19 clocks from the unary word that completes a group of LANES codes to its beat, if
+//   latency       20 clocks from the unary word that completes a group of LANES codes to its beat, if
 //                 LANES * W is at least 64; the last beat of a block 8 more. 5 clocks more from the
 //                 plan of a block without symbols
 //   throughput    1 beat a clock, or LANES values; 8 clocks a frame with symbols (16 with coder R2)
@@ -58,7 +58,13 @@ module wz_restore
     output logic         m_axis_tlast,
     output error_e       m_axis_tuser,  // at the last beat
     output logic         m_axis_tvalid,
-    input  logic         m_axis_tready
+    input  logic         m_axis_tready,
+
+    // A packet has left.
+    output logic   event_valid,
+    output logic   event_coded,
+    output mode_e  event_mode,
+    output error_e event_error
 );
 
   localparam int unsigned LANE_W = $clog2(LANES);
@@ -144,8 +150,8 @@ module wz_restore
     align_new.fill = constant ? s_plan_tdata.pattern : 32'(s_plan_tdata.tail);
 
     seal_new.header = s_plan_tdata.header;
-    seal_new.checked = s_plan_tdata.coded && !refused;
-    seal_new.long_header = coded;
+    seal_new.mode = s_plan_tdata.mode;
+    seal_new.coded = s_plan_tdata.coded && !refused;
   end
 
   assign s_plan_tready = &new_ready;
@@ -464,7 +470,11 @@ module wz_restore
       .m_axis_tlast,
       .m_axis_tuser,
       .m_axis_tvalid,
-      .m_axis_tready
+      .m_axis_tready,
+      .event_valid,
+      .event_coded,
+      .event_mode,
+      .event_error
   );
 
   wire unused = &{1'b0, s_plan_tdata, block_less_one, carriers_less_one, job_level, values_last};

@@ -61,8 +61,8 @@ package wz_restore_pkg;
   // wz_seal: any frame.
   typedef struct packed {
     logic [127:0] header;
-    logic checked;  // has a CRC
-    logic long_header;
+    mode_e mode;
+    logic coded;  // a frame, with a CRC
   } seal_job_t;
 
   // A build for one type folds to it.

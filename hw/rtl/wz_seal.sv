@@ -41,7 +41,13 @@ module wz_seal
     output logic         m_axis_tlast,
     output error_e       m_axis_tuser,  // at the last beat
     output logic         m_axis_tvalid,
-    input  logic         m_axis_tready
+    input  logic         m_axis_tready,
+
+    // A packet has left, the clock before.
+    output logic   event_valid,
+    output logic   event_coded,
+    output mode_e  event_mode,
+    output error_e event_error
 );
 
   localparam int unsigned DEPTH = 32;
@@ -106,16 +112,17 @@ module wz_seal
   // The header's 8 or 16 bytes follow, with zero for the CRC itself.
   typedef struct packed {
     logic [CRC_BITS-1:0] expected;
-    logic checked;
+    mode_e mode;
+    logic coded;
     logic bad_codes;
     logic bad;
   } verdict_t;
 
   logic [CRC_BITS-1:0] low_state_q, high_state_q;
   logic [STEP_BITS-1:0] header_low, header_high_q;
-  logic long_q;
   verdict_t low_q, high_q;
-  logic low_valid_q, high_valid_q, wrong_q, wrong_codes_q, wrong_valid_q;
+  logic low_valid_q, high_valid_q, wrong_q, wrong_codes_q, wrong_coded_q, wrong_valid_q;
+  mode_e wrong_mode_q;
 
   always_comb begin
     header_low = s_job_tdata.header[STEP_BITS-1:0];
@@ -126,19 +133,21 @@ module wz_seal
   always_ff @(posedge clk) begin
     low_state_q <= step64(state, header_low);
     header_high_q <= s_job_tdata.header[127:STEP_BITS];
-    long_q <= s_job_tdata.long_header;
     low_q.expected <= s_job_tdata.header[CRC_LSB+:CRC_BITS];
-    low_q.checked <= s_job_tdata.checked;
+    low_q.mode <= s_job_tdata.mode;
+    low_q.coded <= s_job_tdata.coded;
     low_q.bad_codes <= bad_codes_after_q[CRC_LATENCY];
     low_q.bad <= bad_after_q[CRC_LATENCY];
     low_valid_q <= last_q[CRC_LATENCY];
 
-    high_state_q <= long_q ? step64(low_state_q, header_high_q) : low_state_q;
+    high_state_q <= (low_q.mode == MODE_CODED) ? step64(low_state_q, header_high_q) : low_state_q;
     high_q <= low_q;
     high_valid_q <= low_valid_q;
 
     wrong_codes_q <= high_q.bad_codes;
-    wrong_q <= high_q.bad || (high_q.checked && ~high_state_q != high_q.expected);
+    wrong_coded_q <= high_q.coded;
+    wrong_mode_q <= high_q.mode;
+    wrong_q <= high_q.bad || (high_q.coded && ~high_state_q != high_q.expected);
     wrong_valid_q <= high_valid_q;
 
     if (rst) begin
@@ -149,19 +158,20 @@ module wz_seal
   end
 
   // Verdicts, waiting for their last beats.
-  logic wrong, wrong_codes, wrong_valid, wrong_ready, last_go;
+  logic wrong, wrong_codes, wrong_coded, wrong_valid, wrong_ready, last_go;
+  logic [1:0] wrong_mode;
   logic [LEVEL_W:0] wrong_level;
 
   wz_fifo #(
-      .W(2),
+      .W(5),
       .DEPTH(2 * DEPTH)
   ) u_verdicts (
       .clk,
       .rst,
-      .s_tdata({wrong_q, wrong_codes_q}),
+      .s_tdata({wrong_q, wrong_codes_q, wrong_coded_q, wrong_mode_q}),
       .s_tvalid(wrong_valid_q),
       .s_tready(wrong_ready),
-      .m_tdata({wrong, wrong_codes}),
+      .m_tdata({wrong, wrong_codes, wrong_coded, wrong_mode}),
       .m_tvalid(wrong_valid),
       .m_tready(last_go),
       .level(wrong_level)
@@ -182,6 +192,14 @@ module wz_seal
 
   always_comb begin
     for (int j = 0; j < 64; j++) m_axis_tkeep[j] = !out_last || 6'(j) <= out_last_byte;
+  end
+
+  always_ff @(posedge clk) begin
+    event_valid <= last_go;
+    event_coded <= wrong_coded;
+    event_mode  <= mode_e'(wrong_mode);
+    event_error <= m_axis_tuser;
+    if (rst) event_valid <= 1'b0;
   end
 
 `ifndef SYNTHESIS

@@ -278,9 +278,11 @@ module wz_unary_scan #(
   logic [6:0] position_e;
   logic overflow_seen_q, found_seen_q;
   logic [6:0] position_seen_q;
-  logic [POINTER_W-1:0] next_write, end_write;
+  logic [POINTER_W-1:0] next_write, end_write, stop;
+  logic [GROUP_W-1:0] group_e;  // vectors complete with what clock E has sent
 
   assign next_write = write_q + POINTER_W'(step_d);
+  assign stop = write_q + (hold_q ? POINTER_W'(half_d) : POINTER_W'(quad_d[QUADS]));
   assign end_write  = write_q + POINTER_W'(quad_d[QUADS]);
 
   for (genvar c = 0; c < CHUNKS; c++) begin : g_place
@@ -297,7 +299,7 @@ module wz_unary_scan #(
     upper_q <= hold_q;
     gap_e <= gap_d;
     start_e <= write_q + (upper_q ? POINTER_W'(half_d) : '0);
-    stop_e <= write_q + (hold_q ? POINTER_W'(half_d) : POINTER_W'(quad_d[QUADS]));
+    stop_e <= stop;
     lower_e <= hold_q;
     upper_e <= upper_q;
     valid_e <= valid_d;
@@ -307,6 +309,7 @@ module wz_unary_scan #(
     found_e <= found_d || found_seen_q;
     position_e <= found_d ? position_d : position_seen_q;
 
+    if (valid_d) group_e <= hold_q ? stop[POINTER_W-1:LANE_W] : next_write[POINTER_W-1:LANE_W];
     if (valid_d && advance) begin
       write_q <= last_d ? {next_write[POINTER_W-1:LANE_W], LANE_W'(0)} : next_write;
       overflow_seen_q <= !last_d && (overflow_d || overflow_seen_q);
@@ -317,6 +320,7 @@ module wz_unary_scan #(
       valid_e <= 1'b0;
       end_valid_e <= 1'b0;
       write_q <= '0;
+      group_e <= '0;
       overflow_seen_q <= 1'b0;
     end
   end
@@ -470,7 +474,7 @@ module wz_unary_scan #(
       .level(end_level)
   );
 
-  // Output. `written_q` is the write pointer as the memories have it.
+  // Output. `written_q` counts vectors as the memories have them.
   logic [2:0][GROUP_W-1:0] written_q;
   logic [GROUP_W-1:0] next_group;
   logic [GROUP_W-1:0] end_group;
@@ -488,7 +492,7 @@ module wz_unary_scan #(
   assign end_take = load && last;
 
   always_ff @(posedge clk) begin
-    written_q <= {written_q[1:0], write_q[POINTER_W-1:LANE_W]};
+    written_q <= {written_q[1:0], group_e};
     room_q <= GROUP_W'(write_q[POINTER_W-1:LANE_W] - group_q) < GROUP_W'(ROOM) &&
               end_level < ($clog2(ENDS) + 1)'(ENDS - 8);
 
