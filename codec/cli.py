@@ -246,6 +246,12 @@ class Decompress:
 
     def _folder(self, out: Path, threads: int) -> dict[str, Any]:
         containers, others = _folder_files(self.file)
+        for path in others:
+            if path.with_name(path.name + SUFFIX) in containers:
+                raise InvalidInput(
+                    f"{path}: expected no such file beside {path.name}{SUFFIX}, which is restored "
+                    "to that name; found one"
+                )
         with ExitStack() as stack:
             found = [
                 stack.enter_context(
@@ -483,7 +489,8 @@ def _bench_tables(report: "Report") -> "Iterator[Table]":
     for file, tensor in dict.fromkeys(buffers):
         rows = [row for row in report.rows if row.file == file and tensor in ("", row.tensor)]
         table = Table(
-            title=f"{file}{cast}\n{conditions}" + (f"\n[bold]{tensor}[/]" if tensor else ""),
+            title=f"{_shown(file)}{cast}\n{conditions}"
+            + (f"\n[bold]{_shown(tensor)}[/]" if tensor else ""),
             caption="ratio = original / compressed; over bound: compressed size above each block's "
             "order-0 bound, in % of the original",
             title_justify="left",
@@ -533,7 +540,7 @@ def _csv(rows: "Sequence[Row]") -> str:
 def _inspection_table(file: Path, found: Inspection) -> "Table":
     table = _counts_table(found)
     table.title = (
-        f"{file}\n{found.element}, blocks of {found.block_bytes} bytes\n"
+        f"{_shown(file)}\n{found.element}, blocks of {found.block_bytes} bytes\n"
         f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}"
     )
     return table
@@ -560,13 +567,21 @@ def _counts_table(found: Inspection | ContainerInspection) -> "Table":
     return table
 
 
+def _shown(name: object) -> str:
+    """A name that a file brings, as Rich prints it and nothing else: no markup, no control of the
+    terminal."""
+    from rich.markup import escape
+
+    shown = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(name))
+    return escape("".join(shown))
+
+
 def _tensor_table(file: Path, found: ContainerInspection) -> "Table":
     from rich import box
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table(
-        title=f"{file}\n{len(found.tensors)} tensors, blocks of {found.block_bytes} bytes\n"
+        title=f"{_shown(file)}\n{len(found.tensors)} tensors, blocks of {found.block_bytes} bytes\n"
         f"{found.original_bytes:,} -> {found.compressed_bytes:,} bytes, ratio {found.ratio:.3f}",
         caption="ref: coded against a reference; modes: % of frames that are raw, constant, coded, "
         "reference",
@@ -586,8 +601,8 @@ def _tensor_table(file: Path, found: ContainerInspection) -> "Table":
         frames = sum(tensor.frames_by_mode.values())
         shares = (f"{100 * n / frames:.0f}" for n in tensor.frames_by_mode.values() if frames)
         table.add_row(
-            escape(tensor.name),
-            tensor.dtype,
+            _shown(tensor.name),
+            _shown(tensor.dtype),
             "x".join(map(str, tensor.shape)) or "-",
             f"{tensor.original_bytes:,}",
             f"{tensor.original_bytes / tensor.compressed_bytes:.3f}" if frames else "-",

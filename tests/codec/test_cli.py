@@ -9,6 +9,7 @@ import os
 import pty
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -18,6 +19,7 @@ from safetensors.numpy import save_file
 
 import codec
 from codec import baselines, cli
+from codec import table as t
 from codec.elements import ElementType
 from codec.errors import InvalidInput
 from training.cli import main
@@ -276,6 +278,46 @@ def test_parts_of_another_checkpoint_are_not_mixed_in(shards: Path, name: str) -
     (packed / name).touch()
     assert run("compress", shards, "-o", packed, "--force") == 2
     assert names(packed) == [name]
+
+
+def test_a_file_in_the_place_of_what_is_restored(
+    shards: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    packed, out = shards.with_name("packed"), shards.with_name("out")
+    assert run("compress", shards, "-o", packed) == 0
+    (packed / "m-2.safetensors").write_bytes(b"stale")
+    assert run("decompress", packed, "-o", out) == 2
+    assert "expected no such file beside m-2.safetensors.wz" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_names_do_not_control_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "[red]m[" / "x]"
+    path.parent.mkdir()
+    save_file({"a\x1b[31m[/bold]": np.zeros(3, np.float32)}, path)
+    assert run("compress", path) == 0
+    packed = path.with_name("x].wz")
+    content = packed.read_bytes()
+    table = t.parse(*_table_of(content))
+    forged = replace(table, tensors=(replace(table.tensors[0], dtype="[/green]"),))
+    front = content[: table.segments[-1].chunks[-1].offset]
+    front += content[len(front) :][: table.segments[-1].chunks[-1].compressed_bytes]
+    packed.write_bytes(front + t.pack(forged))
+    assert run("inspect", packed) == 0
+    shown = "".join(capsys.readouterr().out.split())
+    assert "\x1b" not in shown
+    for text in ("[/green]", "\\x1b[31m[/bold]", "[red]m[/x].wz"):
+        assert text in shown
+
+
+def _table_of(container: bytes) -> tuple[np.ndarray, int, int]:
+    """The arguments of `table.parse`."""
+    size, check = t.parse_trailer(container[-t.TRAILER_BYTES :], len(container))
+    begin = len(container) - t.TRAILER_BYTES - size
+    body = np.frombuffer(container[begin : begin + size], np.uint8)
+    return body, check, begin - t.HEADER_BYTES
 
 
 def test_nothing_remains_of_shards_when_one_is_damaged(shards: Path, tmp_path: Path) -> None:
