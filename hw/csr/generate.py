@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the engine's registers as RTL and as a table, from `wz_csr.rdl`.
 
+The generator has an AXI4-Lite front of its own, but with it an access passes arbitration, decoding,
+the multiplexer and the response in one clock, 17 levels of logic. `wz_axil` stands there instead.
+
 python -m hw.csr.generate            rewrites hw/rtl/autogen/wz_csr*.sv and docs/csr.md
 python -m hw.csr.generate --check    exits non-zero when one is not what would be written
 """
@@ -12,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from peakrdl_regblock import RegblockExporter
-from peakrdl_regblock.cpuif.axi4lite import AXI4Lite_Cpuif_flattened
+from peakrdl_regblock.cpuif.passthrough import PassthroughCpuif
 from peakrdl_regblock.udps import ALL_UDPS
 from systemrdl import RDLCompiler
 from systemrdl.node import AddrmapNode, FieldNode, RegfileNode, RegNode
@@ -20,6 +23,8 @@ from systemrdl.node import AddrmapNode, FieldNode, RegfileNode, RegNode
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = Path(__file__).with_name("wz_csr.rdl")
 MODULE = "wz_csr"
+# The part of the map that becomes a module.
+CONTROL = "wz_csr_control"
 # A page, whatever the registers need: integrators give out address space in pages.
 ADDRESS_BITS = 12
 
@@ -44,16 +49,16 @@ _END = """
 """
 _WHAT = {
     f"{MODULE}_pkg": "Structures between the engine and its registers (docs/csr.md).",
-    MODULE: "The engine's registers behind AXI4-Lite (docs/csr.md).",
+    MODULE: "The engine's registers (docs/csr.md); wz_axil puts AXI4-Lite in front.",
 }
 
 
-def compile_map() -> AddrmapNode:
+def compile_map(top: str = MODULE) -> AddrmapNode:
     compiler = RDLCompiler()
     for udp in ALL_UDPS:
         compiler.register_udp(udp)
     compiler.compile_file(str(SOURCE))
-    return compiler.elaborate(MODULE).top
+    return compiler.elaborate(top).top
 
 
 def systemverilog(top: AddrmapNode) -> dict[str, str]:
@@ -62,12 +67,12 @@ def systemverilog(top: AddrmapNode) -> dict[str, str]:
         RegblockExporter().export(
             top,
             folder,
-            cpuif_cls=AXI4Lite_Cpuif_flattened,
+            cpuif_cls=PassthroughCpuif,
             module_name=MODULE,
             package_name=f"{MODULE}_pkg",
-            address_width=ADDRESS_BITS,
             err_if_bad_addr=True,
             err_if_bad_rw=True,
+            retime_read_fanin=True,
         )
         return {
             name: _BANNER.format(what=what) + Path(folder, f"{name}.sv").read_text("ascii") + _END
@@ -77,7 +82,7 @@ def systemverilog(top: AddrmapNode) -> dict[str, str]:
 
 def markdown(top: AddrmapNode) -> str:
     """The text of `docs/csr.md`."""
-    registers = [node for node in top.children() if isinstance(node, RegNode)]
+    registers = list(control_registers(top))
     lines = [
         "# Registers",
         "",
@@ -118,10 +123,17 @@ def markdown(top: AddrmapNode) -> str:
     return "\n".join([*lines, ""])
 
 
+def control_registers(top: AddrmapNode) -> Iterator[RegNode]:
+    """All registers but the counters."""
+    for block in top.children():
+        if isinstance(block, AddrmapNode):
+            yield from (node for node in block.children() if isinstance(node, RegNode))
+
+
 def generate() -> Iterator[tuple[Path, str]]:
     """Path and text of every generated file."""
     top = compile_map()
-    for name, text in systemverilog(top).items():
+    for name, text in systemverilog(compile_map(CONTROL)).items():
         yield ROOT / "hw" / "rtl" / "autogen" / f"{name}.sv", text
     yield ROOT / "docs" / "csr.md", markdown(top)
 

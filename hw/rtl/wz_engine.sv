@@ -112,34 +112,91 @@ module wz_engine
 
   // Registers.
 
-  wz_csr__in_t csr_in;
-  wz_csr__out_t csr_out;
+  wz_csr_control__in_t csr_in;
+  wz_csr_control__out_t csr_out;
   enc_config_t enc_want, enc_active;
   dec_config_t dec_want, dec_active;
-  logic enc_busy, dec_busy;
+  logic enc_busy, dec_busy, enc_busy_q, dec_busy_q;
+
+  logic access, access_write, access_ack, access_error;
+  logic [11:0] access_address;
+  logic [31:0] access_write_data, access_write_bits, access_read_data;
+
+  wz_axil #(
+      .ADDRESS_W(12)
+  ) u_axil (
+      .clk,
+      .rst,
+      .s_axil_awaddr,
+      .s_axil_awprot,
+      .s_axil_awvalid,
+      .s_axil_awready,
+      .s_axil_wdata,
+      .s_axil_wstrb,
+      .s_axil_wvalid,
+      .s_axil_wready,
+      .s_axil_bresp,
+      .s_axil_bvalid,
+      .s_axil_bready,
+      .s_axil_araddr,
+      .s_axil_arprot,
+      .s_axil_arvalid,
+      .s_axil_arready,
+      .s_axil_rdata,
+      .s_axil_rresp,
+      .s_axil_rvalid,
+      .s_axil_rready,
+      .request(access),
+      .is_write(access_write),
+      .address(access_address),
+      .write_data(access_write_data),
+      .write_bits(access_write_bits),
+      .ack(access_ack),
+      .error(access_error),
+      .read_data(access_read_data)
+  );
+
+  // Control registers begin at 0x000, counters at 0x100. The latter may only be read.
+  logic access_control, access_counters;
+  logic control_read_ack, control_read_error, control_write_ack, control_write_error;
+  logic control_read_stall, control_write_stall, counters_ack;
+  logic [31:0] control_read_data, counters_read_data;
+  localparam int unsigned CONTROL_W = WZ_CSR_MIN_ADDR_WIDTH;
+
+  // Decoded in a clock of its own.
+  logic control_q, counters_q, nothing_q;
+  always_ff @(posedge clk) begin
+    control_q <= access && access_control;
+    counters_q <= access && access_counters;
+    nothing_q <= access && !access_control && !access_counters;
+    if (rst) begin
+      control_q <= 1'b0;
+      counters_q <= 1'b0;
+      nothing_q <= 1'b0;
+    end
+  end
+
+  assign access_control = access_address[11:CONTROL_W] == '0;
+  assign access_counters = access_address[11:8] == 4'h1 && !access_write;
+  assign access_ack = control_read_ack || control_write_ack || counters_ack || nothing_q;
+  assign access_error = control_read_error || control_write_error || nothing_q;
+  assign access_read_data = counters_ack ? counters_read_data : control_read_data;
 
   wz_csr u_csr (
       .clk,
       .rst,
-      .s_axil_awready,
-      .s_axil_awvalid,
-      .s_axil_awaddr,
-      .s_axil_awprot,
-      .s_axil_wready,
-      .s_axil_wvalid,
-      .s_axil_wdata,
-      .s_axil_wstrb,
-      .s_axil_bready,
-      .s_axil_bvalid,
-      .s_axil_bresp,
-      .s_axil_arready,
-      .s_axil_arvalid,
-      .s_axil_araddr,
-      .s_axil_arprot,
-      .s_axil_rready,
-      .s_axil_rvalid,
-      .s_axil_rdata,
-      .s_axil_rresp,
+      .s_cpuif_req(control_q),
+      .s_cpuif_req_is_wr(access_write),
+      .s_cpuif_addr({access_address[CONTROL_W-1:2], 2'b00}),
+      .s_cpuif_wr_data(access_write_data),
+      .s_cpuif_wr_biten(access_write_bits),
+      .s_cpuif_req_stall_wr(control_write_stall),
+      .s_cpuif_req_stall_rd(control_read_stall),
+      .s_cpuif_rd_ack(control_read_ack),
+      .s_cpuif_rd_err(control_read_error),
+      .s_cpuif_rd_data(control_read_data),
+      .s_cpuif_wr_ack(control_write_ack),
+      .s_cpuif_wr_err(control_write_error),
       .hwif_in(csr_in),
       .hwif_out(csr_out)
   );
@@ -153,9 +210,14 @@ module wz_engine
   assign csr_in.build.types.next = TYPES;
   assign csr_in.build.by_reference.next = 1'b0;
   assign csr_in.enc_status.enabled.next = enc_active.enable;
-  assign csr_in.enc_status.busy.next = enc_busy;
+  assign csr_in.enc_status.busy.next = enc_busy_q;
   assign csr_in.dec_status.enabled.next = dec_active.enable;
-  assign csr_in.dec_status.busy.next = dec_busy;
+  assign csr_in.dec_status.busy.next = dec_busy_q;
+
+  always_ff @(posedge clk) begin
+    enc_busy_q <= enc_busy;
+    dec_busy_q <= dec_busy;
+  end
 
   assign enc_want = '{
           min_bytes: csr_out.enc_policy.min_bytes.value,
@@ -384,13 +446,6 @@ module wz_engine
       .step(step[31:16])
   );
 
-  logic write_ack_q;
-  always_ff @(posedge clk) begin
-    write_ack_q <= csr_out.counters.req && csr_out.counters.req_is_wr;
-    if (rst) write_ack_q <= 1'b0;
-  end
-  assign csr_in.counters.wr_ack = write_ack_q;  // what is written to counters is dropped
-
   wz_counters #(
       .WIDE(32'h0060_0060)  // the bytes
   ) u_counters (
@@ -400,17 +455,17 @@ module wz_engine
       .snapshot(csr_out.statistics.snapshot.value),
       .clear(csr_out.statistics.clear.value),
       .busy(csr_in.statistics.busy.next),
-      .read_req(csr_out.counters.req && !csr_out.counters.req_is_wr),
-      .read_address(csr_out.counters.addr[7:2]),
-      .read_data(csr_in.counters.rd_data),
-      .read_ack(csr_in.counters.rd_ack)
+      .read_req(counters_q),
+      .read_address(access_address[7:2]),
+      .read_data(counters_read_data),
+      .read_ack(counters_ack)
   );
 
   // Reserved.
   assign s_axis_ref_tready = 1'b0;
   wire unused = &{
       1'b0, s_axis_ref_tdata, s_axis_ref_tkeep, s_axis_ref_tlast, s_axis_ref_tvalid, dec_cut,
-      csr_out.counters.addr[1:0], csr_out.counters.wr_data, csr_out.counters.wr_biten
+      control_read_stall, control_write_stall, access_address[1:0]
   };
 
 `ifndef SYNTHESIS

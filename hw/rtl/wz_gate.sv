@@ -77,7 +77,9 @@ module wz_gate #(
   localparam int unsigned COUNT_W = 10;
   localparam int unsigned FLUSH_CLOCKS = 4;
 
-  state_e state_q;
+  state_e state_q, state_d;
+  logic open_q, skip_q;  // RUN with room, and SKIP: the clocks in which beats are taken
+  logic entered_q, left_q, empty;
   logic [CONFIG_W-1:0] active_q;
   logic differs_q;
   logic in_packet_q;  // between the first and the last beat of a packet at the input
@@ -90,47 +92,58 @@ module wz_gate #(
   assign active = active_q;
   assign core_rst = core_rst_q || rst;
   assign enable = active_q[0];
-  assign busy = in_packet_q || count_q != '0;
+  assign busy = in_packet_q || entered_q || count_q != '0;
 
-  assign open = state_q == RUN && !count_q[COUNT_W-1] && !core_rst_q;
-  assign s_axis_tready =
-      (state_q == SKIP && !core_rst_q) || (open && (enable ? m_core_tready : out_ready));
+  assign open = open_q;
+  assign s_axis_tready = skip_q || (open && (enable ? m_core_tready : out_ready));
   assign take = s_axis_tvalid && s_axis_tready;
-  assign take_block = take && state_q == RUN && (s_axis_tlast || (enable && cut_here));
+  assign take_block = take && open_q && (s_axis_tlast || (enable && cut_here));
   assign give = m_axis_tvalid && m_axis_tready && m_axis_tlast;
+
+  always_comb begin
+    state_d = state_q;
+    unique case (state_q)
+      RUN: if (differs_q && (take ? s_axis_tlast : !in_packet_q)) state_d = DRAIN;
+      DRAIN: if (empty) state_d = SETTLE;
+      SETTLE: state_d = RUN;
+      default: if (take && s_axis_tlast) state_d = RUN;
+    endcase
+    if (core_rst_q) state_d = in_packet_q ? SKIP : RUN;
+    if (rst) state_d = RUN;
+  end
+
+  // What enters is counted a clock later than it does; before that it cannot leave.
+  assign empty = count_q == '0 && !entered_q;
 
   always_ff @(posedge clk) begin
     flush_q <= {flush_q[FLUSH_CLOCKS-2:0], flush};
     core_rst_q <= |flush_q || rst;  // one clock longer than rst, so that `want` has settled
 
     if (take) in_packet_q <= !s_axis_tlast;
-    if (take_block && !give) count_q <= count_q + 1'b1;
-    if (!take_block && give) count_q <= count_q - 1'b1;
+    entered_q <= take_block;
+    left_q <= give;
+    if (entered_q && !left_q) count_q <= count_q + 1'b1;
+    if (!entered_q && left_q) count_q <= count_q - 1'b1;
+
+    state_q <= state_d;
+    open_q <= state_d == RUN && !count_q[COUNT_W-1] && !(|flush_q);
+    skip_q <= state_d == SKIP && !(|flush_q);
 
     differs_q <= want != active_q;
-    unique case (state_q)
-      RUN: if (differs_q && (take ? s_axis_tlast : !in_packet_q)) state_q <= DRAIN;
-      DRAIN: begin
-        if (count_q == '0) begin
-          active_q <= want;
-          state_q  <= SETTLE;
-        end
-      end
-      SETTLE: state_q <= RUN;
-      default: if (take && s_axis_tlast) state_q <= RUN;
-    endcase
+    if (state_q == DRAIN && empty) active_q <= want;
 
     if (core_rst_q) begin
-      state_q  <= in_packet_q ? SKIP : RUN;
       active_q <= want;
-      count_q  <= '0;
+      count_q <= '0;
+      entered_q <= 1'b0;
+      left_q <= 1'b0;
     end
     if (rst) begin
-      state_q <= RUN;
       active_q <= '0;
       in_packet_q <= 1'b0;
-      count_q <= '0;
       flush_q <= '0;
+      open_q <= 1'b0;
+      skip_q <= 1'b0;
     end
   end
 
@@ -151,7 +164,7 @@ module wz_gate #(
     always_ff @(posedge clk) begin
       if (take) beat_q <= s_axis_tlast ? '0 : beat_q + 1'b1;
       if (take && !in_packet_q) user_q <= s_axis_tuser;
-      cut_q <= take && enable && cut_here && !s_axis_tlast && state_q == RUN;
+      cut_q <= take && enable && cut_here && !s_axis_tlast && open_q;
       if (core_rst) begin
         beat_q <= '0;
         cut_q  <= 1'b0;
@@ -198,13 +211,13 @@ module wz_gate #(
 `ifndef SYNTHESIS
   // Latency of the bypass.
   a_bypass : assert property (@(posedge clk) disable iff (core_rst)
-      !enable && take && state_q == RUN && !m_axis_tvalid |=>
+      !enable && take && open_q && !m_axis_tvalid |=>
       m_axis_tvalid && m_axis_tdata == $past(s_axis_tdata) && m_axis_tuser == '0);
   // The configuration changes only while nothing is inside.
   a_quiet : assert property (@(posedge clk) disable iff (core_rst)
-      count_q != '0 || in_packet_q |=> $stable(active_q));
+      busy |=> $stable(active_q));
   a_count : assert property (@(posedge clk) disable iff (core_rst)
-      give |-> count_q != '0);
+      left_q |-> count_q != '0);
 `endif
 
 endmodule

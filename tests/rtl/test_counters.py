@@ -27,7 +27,7 @@ def request(dut: Dut, *names: str) -> int:
     while dut["busy"]:
         dut.clock()
         clocks += 1
-    assert clocks <= 2 * PASS_CLOCKS + 2
+    assert clocks <= 2 * PASS_CLOCKS + 5
     return clocks
 
 
@@ -36,7 +36,7 @@ def read(dut: Dut) -> list[int]:
     sent = Source("read", address=np.arange(64), valid="req", ready=None)
     got = Sink("read", fields=("data",), valid="ack", ready=None)
     dut.stream(sent, got, drain=5)
-    assert np.array_equal(got.clocks, sent.clocks + 1)
+    assert np.array_equal(got.clocks, sent.clocks + 2)
     halves = got["data"].astype(object)
     return list(halves[::2] + (halves[1::2] << 32))
 

@@ -34,7 +34,7 @@ from codec.elements import ElementType  # noqa: E402
 from codec.format import Mode  # noqa: E402
 from codec.header import parse_header  # noqa: E402
 from codec.reference import encode_frame  # noqa: E402
-from hw.csr.generate import compile_map  # noqa: E402
+from hw.csr.generate import compile_map, control_registers  # noqa: E402
 from hw.sim import build as sim  # noqa: E402
 from hw.sim.sources import RTL, sources  # noqa: E402
 
@@ -154,7 +154,7 @@ class Engine:
         self.lite.write_if.log.setLevel("WARNING")
         self.lite.read_if.log.setLevel("WARNING")
         top = compile_map()
-        self._registers = {node.inst_name: node for node in top.registers()}
+        self._registers = {node.inst_name: node for node in control_registers(top)}
         self._counters = {
             f"{group.inst_name}.{node.inst_name}": node.absolute_address
             for file in top.children()

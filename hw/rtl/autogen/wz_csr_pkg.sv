@@ -16,181 +16,165 @@
 package wz_csr_pkg;
 
     localparam WZ_CSR_DATA_WIDTH = 32;
-    localparam WZ_CSR_MIN_ADDR_WIDTH = 12;
-    localparam WZ_CSR_SIZE = 'h200;
+    localparam WZ_CSR_MIN_ADDR_WIDTH = 6;
+    localparam WZ_CSR_SIZE = 'h34;
 
     typedef struct {
         logic [7:0] next;
-    } wz_csr__version__patch__in_t;
+    } wz_csr_control__version__patch__in_t;
 
     typedef struct {
         logic [7:0] next;
-    } wz_csr__version__minor__in_t;
+    } wz_csr_control__version__minor__in_t;
 
     typedef struct {
         logic [7:0] next;
-    } wz_csr__version__major__in_t;
+    } wz_csr_control__version__major__in_t;
 
     typedef struct {
         logic [7:0] next;
-    } wz_csr__version__format__in_t;
+    } wz_csr_control__version__format__in_t;
 
     typedef struct {
-        wz_csr__version__patch__in_t patch;
-        wz_csr__version__minor__in_t minor;
-        wz_csr__version__major__in_t major;
-        wz_csr__version__format__in_t format;
-    } wz_csr__version__in_t;
-
-    typedef struct {
-        logic [7:0] next;
-    } wz_csr__build__data_bytes__in_t;
+        wz_csr_control__version__patch__in_t patch;
+        wz_csr_control__version__minor__in_t minor;
+        wz_csr_control__version__major__in_t major;
+        wz_csr_control__version__format__in_t format;
+    } wz_csr_control__version__in_t;
 
     typedef struct {
         logic [7:0] next;
-    } wz_csr__build__lanes__in_t;
+    } wz_csr_control__build__data_bytes__in_t;
+
+    typedef struct {
+        logic [7:0] next;
+    } wz_csr_control__build__lanes__in_t;
 
     typedef struct {
         logic [5:0] next;
-    } wz_csr__build__types__in_t;
+    } wz_csr_control__build__types__in_t;
 
     typedef struct {
         logic next;
-    } wz_csr__build__by_reference__in_t;
+    } wz_csr_control__build__by_reference__in_t;
 
     typedef struct {
-        wz_csr__build__data_bytes__in_t data_bytes;
-        wz_csr__build__lanes__in_t lanes;
-        wz_csr__build__types__in_t types;
-        wz_csr__build__by_reference__in_t by_reference;
-    } wz_csr__build__in_t;
-
-    typedef struct {
-        logic next;
-    } wz_csr__enc_status__enabled__in_t;
+        wz_csr_control__build__data_bytes__in_t data_bytes;
+        wz_csr_control__build__lanes__in_t lanes;
+        wz_csr_control__build__types__in_t types;
+        wz_csr_control__build__by_reference__in_t by_reference;
+    } wz_csr_control__build__in_t;
 
     typedef struct {
         logic next;
-    } wz_csr__enc_status__busy__in_t;
-
-    typedef struct {
-        wz_csr__enc_status__enabled__in_t enabled;
-        wz_csr__enc_status__busy__in_t busy;
-    } wz_csr__enc_status__in_t;
+    } wz_csr_control__enc_status__enabled__in_t;
 
     typedef struct {
         logic next;
-    } wz_csr__dec_status__enabled__in_t;
+    } wz_csr_control__enc_status__busy__in_t;
+
+    typedef struct {
+        wz_csr_control__enc_status__enabled__in_t enabled;
+        wz_csr_control__enc_status__busy__in_t busy;
+    } wz_csr_control__enc_status__in_t;
 
     typedef struct {
         logic next;
-    } wz_csr__dec_status__busy__in_t;
-
-    typedef struct {
-        wz_csr__dec_status__enabled__in_t enabled;
-        wz_csr__dec_status__busy__in_t busy;
-    } wz_csr__dec_status__in_t;
+    } wz_csr_control__dec_status__enabled__in_t;
 
     typedef struct {
         logic next;
-    } wz_csr__statistics__busy__in_t;
+    } wz_csr_control__dec_status__busy__in_t;
 
     typedef struct {
-        wz_csr__statistics__busy__in_t busy;
-    } wz_csr__statistics__in_t;
+        wz_csr_control__dec_status__enabled__in_t enabled;
+        wz_csr_control__dec_status__busy__in_t busy;
+    } wz_csr_control__dec_status__in_t;
 
     typedef struct {
-        logic rd_ack;
-        logic [31:0] rd_data;
-        logic wr_ack;
-    } wz_csr__counters__external__in_t;
+        logic next;
+    } wz_csr_control__statistics__busy__in_t;
 
     typedef struct {
-        wz_csr__version__in_t version;
-        wz_csr__build__in_t build;
-        wz_csr__enc_status__in_t enc_status;
-        wz_csr__dec_status__in_t dec_status;
-        wz_csr__statistics__in_t statistics;
-        wz_csr__counters__external__in_t counters;
-    } wz_csr__in_t;
+        wz_csr_control__statistics__busy__in_t busy;
+    } wz_csr_control__statistics__in_t;
+
+    typedef struct {
+        wz_csr_control__version__in_t version;
+        wz_csr_control__build__in_t build;
+        wz_csr_control__enc_status__in_t enc_status;
+        wz_csr_control__dec_status__in_t dec_status;
+        wz_csr_control__statistics__in_t statistics;
+    } wz_csr_control__in_t;
 
     typedef struct {
         logic value;
-    } wz_csr__enc_control__enable__out_t;
+    } wz_csr_control__enc_control__enable__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__enc_control__bare__out_t;
+    } wz_csr_control__enc_control__bare__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__enc_control__flush__out_t;
+    } wz_csr_control__enc_control__flush__out_t;
 
     typedef struct {
-        wz_csr__enc_control__enable__out_t enable;
-        wz_csr__enc_control__bare__out_t bare;
-        wz_csr__enc_control__flush__out_t flush;
-    } wz_csr__enc_control__out_t;
+        wz_csr_control__enc_control__enable__out_t enable;
+        wz_csr_control__enc_control__bare__out_t bare;
+        wz_csr_control__enc_control__flush__out_t flush;
+    } wz_csr_control__enc_control__out_t;
 
     typedef struct {
         logic [12:0] value;
-    } wz_csr__enc_policy__min_bytes__out_t;
+    } wz_csr_control__enc_policy__min_bytes__out_t;
 
     typedef struct {
         logic [5:0] value;
-    } wz_csr__enc_policy__types__out_t;
+    } wz_csr_control__enc_policy__types__out_t;
 
     typedef struct {
-        wz_csr__enc_policy__min_bytes__out_t min_bytes;
-        wz_csr__enc_policy__types__out_t types;
-    } wz_csr__enc_policy__out_t;
-
-    typedef struct {
-        logic value;
-    } wz_csr__dec_control__enable__out_t;
+        wz_csr_control__enc_policy__min_bytes__out_t min_bytes;
+        wz_csr_control__enc_policy__types__out_t types;
+    } wz_csr_control__enc_policy__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__dec_control__bare__out_t;
+    } wz_csr_control__dec_control__enable__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__dec_control__flush__out_t;
-
-    typedef struct {
-        wz_csr__dec_control__enable__out_t enable;
-        wz_csr__dec_control__bare__out_t bare;
-        wz_csr__dec_control__flush__out_t flush;
-    } wz_csr__dec_control__out_t;
+    } wz_csr_control__dec_control__bare__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__statistics__snapshot__out_t;
+    } wz_csr_control__dec_control__flush__out_t;
+
+    typedef struct {
+        wz_csr_control__dec_control__enable__out_t enable;
+        wz_csr_control__dec_control__bare__out_t bare;
+        wz_csr_control__dec_control__flush__out_t flush;
+    } wz_csr_control__dec_control__out_t;
 
     typedef struct {
         logic value;
-    } wz_csr__statistics__clear__out_t;
+    } wz_csr_control__statistics__snapshot__out_t;
 
     typedef struct {
-        wz_csr__statistics__snapshot__out_t snapshot;
-        wz_csr__statistics__clear__out_t clear;
-    } wz_csr__statistics__out_t;
+        logic value;
+    } wz_csr_control__statistics__clear__out_t;
 
     typedef struct {
-        logic req;
-        logic [7:0] addr;
-        logic req_is_wr;
-        logic [31:0] wr_data;
-        logic [31:0] wr_biten;
-    } wz_csr__counters__external__out_t;
+        wz_csr_control__statistics__snapshot__out_t snapshot;
+        wz_csr_control__statistics__clear__out_t clear;
+    } wz_csr_control__statistics__out_t;
 
     typedef struct {
-        wz_csr__enc_control__out_t enc_control;
-        wz_csr__enc_policy__out_t enc_policy;
-        wz_csr__dec_control__out_t dec_control;
-        wz_csr__statistics__out_t statistics;
-        wz_csr__counters__external__out_t counters;
-    } wz_csr__out_t;
+        wz_csr_control__enc_control__out_t enc_control;
+        wz_csr_control__enc_policy__out_t enc_policy;
+        wz_csr_control__dec_control__out_t dec_control;
+        wz_csr_control__statistics__out_t statistics;
+    } wz_csr_control__out_t;
 endpackage
 
 // verilator lint_on MULTIDRIVEN
