@@ -26,6 +26,7 @@ from codec.files import SourceFile
 from codec.format import BLOCK_BYTES_MAX, Mode
 from codec.parallel import check_threads, in_order
 from codec.resident import ResidentCheckpoint
+from codec.stream import check_block_bytes
 from codec.table import Chunk, Method, Segment, Table, TensorEntry
 
 CHUNK_BYTES = 1 << 22
@@ -74,8 +75,7 @@ def write_container(
         InvalidInput: the block size or number of threads has no meaning.
         OSError: a file cannot be read or written.
     """
-    if not 1 <= block_bytes <= BLOCK_BYTES_MAX:
-        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes}")
+    block_bytes = check_block_bytes(block_bytes)
     threads = check_threads(threads)
     spans, entries = _read_layout(source)
     file = SourceFile(source)

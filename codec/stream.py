@@ -121,7 +121,7 @@ def compress_pieces(
     A piece is that of a range of `codec.parallel`, of which few are held.
     """
     payload, element = tensor_bytes(data, dtype)
-    header = Blocks(element, _checked(block_bytes), payload.size)
+    header = Blocks(element, check_block_bytes(block_bytes), payload.size)
     resident = None if reference is None else resident_bytes(reference, data, element)
     if resident is not None and resident.size != payload.size:
         raise InvalidInput(f"reference: expected {payload.size} bytes; found {resident.size}")
@@ -160,7 +160,7 @@ def compress_into(
     """
     threads = check_threads(threads)
     payload, element = tensor_bytes(data, dtype)
-    header = Blocks(element, _checked(block_bytes), payload.size)
+    header = Blocks(element, check_block_bytes(block_bytes), payload.size)
     _check_out(out, bound(payload.size, block_bytes), may_be_larger=True)
     resident = None if reference is None else resident_bytes(reference, data, element)
     _check_apart(out, payload, resident)
@@ -305,15 +305,26 @@ def section_names(sections: NDArray[np.int64]) -> dict[str, int]:
     } | {name: int(by_section[place]) for name, place in shared.items()}
 
 
+def check_block_bytes(block_bytes: int) -> int:
+    """`block_bytes`, if blocks can have that size.
+
+    Raises:
+        InvalidInput: they cannot.
+    """
+    if not isinstance(block_bytes, int | np.integer) or not 1 <= block_bytes <= BLOCK_BYTES_MAX:
+        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes!r}")
+    return int(block_bytes)
+
+
 def bound(original_bytes: int, block_bytes: int = BLOCK_BYTES_MAX) -> int:
     """Size of the largest stream that `compress` makes of `original_bytes` bytes.
 
     Raises:
         InvalidInput: a negative size, or blocks that the format does not have.
     """
-    if original_bytes < 0:
-        raise InvalidInput(f"original_bytes: expected 0 or more; found {original_bytes}")
-    blocks = -(-original_bytes // _checked(block_bytes))
+    if not isinstance(original_bytes, int | np.integer) or original_bytes < 0:
+        raise InvalidInput(f"original_bytes: expected 0 or more; found {original_bytes!r}")
+    blocks = -(-original_bytes // check_block_bytes(block_bytes))
     return f.STREAM_HEADER_BYTES + original_bytes + f.SHORT_HEADER_BYTES * blocks
 
 
@@ -325,12 +336,6 @@ def _pack(blocks: Blocks) -> bytes:
         blocks.block_bytes,
         blocks.original_bytes,
     )
-
-
-def _checked(block_bytes: int) -> int:
-    if not isinstance(block_bytes, int | np.integer) or not 1 <= block_bytes <= BLOCK_BYTES_MAX:
-        raise InvalidInput(f"block_bytes: expected 1 to {BLOCK_BYTES_MAX}; found {block_bytes!r}")
-    return int(block_bytes)
 
 
 def _check_out(out: U8, size: int, *, may_be_larger: bool = False) -> None:

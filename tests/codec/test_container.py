@@ -222,8 +222,9 @@ def test_a_file_that_is_no_checkpoint(tmp_path: Path) -> None:
 
 
 def test_options_are_checked(model: Path, packed: Path) -> None:
-    with pytest.raises(InvalidInput, match="block_bytes"):
-        pack(model, block_bytes=4097)
+    for wrong in (4097, 0, 64.0, "64"):
+        with pytest.raises(InvalidInput, match="block_bytes"):
+            pack(model, block_bytes=wrong)
     with pytest.raises(InvalidInput, match="threads"):
         pack(model, threads=0)
     with pytest.raises(EngineUnavailable):

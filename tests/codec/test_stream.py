@@ -160,8 +160,9 @@ def test_bound_is_met_by_noise_and_never_exceeded() -> None:
         stream = codec.compress(noise, block_bytes=block_bytes)
         assert len(stream) == codec.bound(noise.size, block_bytes)
     assert codec.bound(0) == f.STREAM_HEADER_BYTES
-    with pytest.raises(InvalidInput, match="original_bytes"):
-        codec.bound(-1)
+    for wrong in (-1, 2.5, None):
+        with pytest.raises(InvalidInput, match="original_bytes"):
+            codec.bound(wrong)  # type: ignore[arg-type]
 
 
 def test_unknown_engine() -> None:
