@@ -13,12 +13,11 @@ module wz_escape_words
     input logic clk,
     input logic rst,  // synchronous, active high
 
-    input  logic [3:0] s_job_shift,
-    input  logic [8:0] s_job_escapes,  // at least 1
-    input  logic       s_job_valid,
-    output logic       s_job_ready,
-
     input  logic [8*WORD_BYTES-1:0] s_tdata,
+    input  logic [3:0]              s_shift,  // bytes before the first escape in the first word
+    input  logic                    s_first,  // of the frame
+    input  logic                    s_last,
+    input  logic                    s_flush,  // the last word makes a quarter by itself as well
     input  logic                    s_tvalid,
     output logic                    s_tready,
 
@@ -29,20 +28,10 @@ module wz_escape_words
 
   localparam int unsigned WORD_W = 8 * WORD_BYTES;
 
-  // Words to come of the frame, but one; quarters to be made, but one.
-  logic [4:0] words_left_q, quarters_left_q;
-  logic [4:0] job_words, job_quarters;
-  logic [3:0] shift_q;
-  logic frame_q, flush_q, first_q;
-  logic en, take, last_word;
+  logic flush_q, en, take;
 
-  assign job_words = 5'((s_job_escapes + 9'(s_job_shift) - 9'd1) >> 4);
-  assign job_quarters = 5'((s_job_escapes - 9'd1) >> 4);
-
-  assign s_job_ready = !frame_q && !flush_q && en;
-  assign s_tready = frame_q && en;
+  assign s_tready = !flush_q && en;
   assign take = s_tvalid && s_tready;
-  assign last_word = words_left_q == '0;
 
   // Rotation: bytes, then fours of bytes. `pair`: with the word before, the word makes a quarter;
   // `flush`: the word before makes one alone.
@@ -84,34 +73,19 @@ module wz_escape_words
 
   always_ff @(posedge clk) begin
     if (en) begin
-      if (s_job_valid && s_job_ready) begin
-        shift_q <= s_job_shift;
-        words_left_q <= job_words;
-        quarters_left_q <= job_quarters;
-        frame_q <= 1'b1;
-        first_q <= 1'b1;
-      end
-      flush_q <= 1'b0;
+      flush_q <= take && s_last && s_flush;
       by_byte_valid_q <= take || flush_q;
-      by_byte_pair_q <= take && !first_q;
+      by_byte_pair_q <= take && !s_first;
       by_byte_flush_q <= flush_q;
-      by_byte_last_q <= quarters_left_q == '0;
+      by_byte_last_q <= flush_q || (s_last && !s_flush);
       if (take) begin
-        words_left_q <= words_left_q - 5'd1;
-        first_q <= 1'b0;
-        if (!first_q) quarters_left_q <= quarters_left_q - 5'd1;
-        if (last_word) begin
-          frame_q <= 1'b0;
-          // As many words as quarters: the last word makes a quarter alone.
-          flush_q <= first_q || quarters_left_q != '0;
-        end
-        case (shift_q[1:0])
+        case (s_shift[1:0])
           2'd0: by_byte_q <= s_tdata;
           2'd1: by_byte_q <= rotate(s_tdata, 1);
           2'd2: by_byte_q <= rotate(s_tdata, 2);
           default: by_byte_q <= rotate(s_tdata, 3);
         endcase
-        by_byte_shift_q <= shift_q;
+        by_byte_shift_q <= s_shift;
       end
 
       if (by_byte_valid_q && !by_byte_flush_q) begin
@@ -127,7 +101,6 @@ module wz_escape_words
     end
 
     if (rst) begin
-      frame_q <= 1'b0;
       flush_q <= 1'b0;
       by_byte_valid_q <= 1'b0;
       out_valid_q <= 1'b0;

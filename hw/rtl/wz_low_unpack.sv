@@ -15,11 +15,8 @@ module wz_low_unpack
     input logic clk,
     input logic rst,  // synchronous, active high
 
-    input  unpack_job_t s_job,
-    input  logic        s_job_valid,
-    output logic        s_job_ready,
-
     input  logic [8*WORD_BYTES-1:0] s_tdata,
+    input  unpack_t                 s_unpack,  // the same with every word of a frame
     input  logic                    s_tvalid,
     output logic                    s_tready,
 
@@ -34,45 +31,33 @@ module wz_low_unpack
   logic [WORD_W-1:0] word_q;
   logic [3:0] word_left_q;  // groups in it, but one
   logic [9:0] left_q;  // groups of the frame, but one
-  logic word_valid_q, frame_q;  // in the middle of a frame
-  // Of that frame.
+  logic word_valid_q, frame_last_q;  // the last group of the frame is next
   logic two_bits_q;
   logic [1:0] group_log2_q;
   logic [2*LANES-1:0] out_q;
-  logic out_valid_q, advance, word_last, frame_last, load, goes_on;
+  logic out_valid_q, advance, word_last, load;
+  logic frame_q;  // the word goes on with a frame
 
   logic [3:0] word_groups;
-  logic [9:0] job_groups;
 
-  // Groups of a word, but one: 128 / (8 << group_log2 << two_bits), and of the frame.
-  always_comb begin
-    word_groups = goes_on ? 4'(15 >> (3'(group_log2_q) + 3'(two_bits_q)))
-                         : 4'(15 >> (3'(s_job.group_log2) + 3'(s_job.two_bits)));
-    case (s_job.group_log2)
-      2'd0: job_groups = 10'((s_job.values - 13'd1) >> 3);
-      2'd1: job_groups = 10'((s_job.values - 13'd1) >> 4);
-      2'd2: job_groups = 10'((s_job.values - 13'd1) >> 5);
-      default: job_groups = 10'((s_job.values - 13'd1) >> 6);
-    endcase
-  end
+  // Groups of a word, less one: 128 / (8 << group_log2 << two_bits).
+  assign word_groups = 4'(15 >> (3'(s_unpack.group_log2) + 3'(s_unpack.two_bits)));
 
   assign advance = !out_valid_q || m_tready;
-  assign word_last = word_left_q == '0;
-  assign frame_last = left_q == '0;
-  // The next word goes on with the frame.
-  assign goes_on = frame_q && !(word_valid_q && frame_last);
-  // A word is taken when the one before is used up, with the job if it begins a frame.
-  assign load = !word_valid_q || (advance && (word_last || frame_last));
-  assign s_job_ready = load && s_tvalid && !goes_on;
-  assign s_tready = load && (s_job_valid || goes_on);
+  assign word_last = word_left_q == '0 || frame_last_q;
+  // A word is taken when the one before is used up.
+  assign load = !word_valid_q || (advance && word_last);
+  assign s_tready = load;
   assign m_tdata = out_q;
   assign m_tvalid = out_valid_q;
 
   always_ff @(posedge clk) begin
     if (load) begin
       word_q <= s_tdata;
+      two_bits_q <= s_unpack.two_bits;
+      group_log2_q <= s_unpack.group_log2;
       word_left_q <= word_groups;
-      word_valid_q <= s_tvalid && s_tready;
+      word_valid_q <= s_tvalid;
     end else if (advance) begin
       word_left_q <= word_left_q - 4'd1;
       case (3'(group_log2_q) + 3'(two_bits_q))
@@ -82,15 +67,16 @@ module wz_low_unpack
         default: word_q <= word_q >> 64;
       endcase
     end
-    if (advance && word_valid_q) begin
-      left_q <= left_q - 10'd1;
-      if (frame_last) frame_q <= 1'b0;
-    end
-    if (s_job_valid && s_job_ready) begin
-      two_bits_q <= s_job.two_bits;
-      group_log2_q <= s_job.group_log2;
-      left_q <= job_groups;
+
+    // Groups left, behind the one that moves on. A frame begins where the one before has ended.
+    if (load && s_tvalid && (!frame_q || (word_valid_q && frame_last_q))) begin
+      left_q <= s_unpack.groups;
+      frame_last_q <= s_unpack.groups == '0;
       frame_q <= 1'b1;
+    end else if (word_valid_q && advance) begin
+      left_q <= left_q - 10'd1;
+      frame_last_q <= left_q == 10'd1;
+      if (frame_last_q) frame_q <= 1'b0;
     end
 
     if (advance) begin

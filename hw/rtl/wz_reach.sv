@@ -4,7 +4,8 @@
 //
 // On `load` it turns to packet `next_packet`, whose first beat must have been written. From the
 // next clock on, `limit` is the pointer after the last beat of that packet that the memory holds,
-// and `ended` tells that no more will come.
+// and `ended` tells that no more will come. `limit_now` and `ended_now` are what they will be in the
+// next clock if nothing is loaded.
 //
 //   latency       1 clock from `progress` or `load`
 //   throughput    a packet a clock
@@ -21,7 +22,9 @@ module wz_reach
     input logic [PACKET_W-1:0] next_packet,
 
     output logic [POINTER_W-1:0] limit,
-    output logic                 ended
+    output logic                 ended,
+    output logic [POINTER_W-1:0] limit_now,
+    output logic                 ended_now
 );
 
   logic [POINTER_W-1:0] ends[1<<PACKET_W];  // of the packets that have ended
@@ -32,6 +35,9 @@ module wz_reach
   assign next_limit = next_is_newest ? progress.reached : ends[next_packet];
   assign limit = limit_q;
   assign ended = ended_q;
+  // A packet that has not ended is the newest.
+  assign limit_now = ended_q ? limit_q : progress.reached;
+  assign ended_now = ended_q || progress.ended;
 
   always_ff @(posedge clk) begin
     if (progress.ended) ends[progress.packet] <= progress.reached;
@@ -39,10 +45,9 @@ module wz_reach
     if (load) begin
       limit_q <= next_limit;
       ended_q <= !next_is_newest || progress.ended;
-    end else if (!ended_q) begin
-      // Not ended, so it is the newest.
-      limit_q <= progress.reached;
-      ended_q <= progress.ended;
+    end else begin
+      limit_q <= limit_now;
+      ended_q <= ended_now;
     end
 
     if (rst) ended_q <= 1'b1;

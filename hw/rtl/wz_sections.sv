@@ -26,7 +26,7 @@
 // readers are filled in the same clock, and the input stops while one of them is LEVEL_MAX full.
 //
 //   latency       a beat to the unary word in it: 3 clocks, once the plan is known. The first beat
-//                 to the plan: 16 clocks, to the first unary word: 19
+//                 to the plan: 19 clocks, to the first unary word: 22
 //   throughput    1 beat a clock; a packet without sections a clock
 //   back-pressure s_axis_tready is a flop
 
@@ -78,11 +78,14 @@ module wz_sections
 
   // A queue has room for what the parser holds after the input has stopped.
   localparam int unsigned LEVEL_W = $clog2(JOBS) + 1;
-  localparam int unsigned LEVEL_MAX = 14;
+  localparam int unsigned LEVEL_MAX = 8;
+  localparam int unsigned CARRIERS = 32;
+  localparam int unsigned CARRIERS_MAX = 16;
   localparam int unsigned LOW_WORDS = 16;
-  // An end may come while the header is still being read: no more than there are claims, and
-  // packets in the parser.
-  localparam int unsigned ENDS = 64;
+  // Claims wait for the padding to be looked at. An end may come while the header is still being
+  // read: there are no more of them than claims and packets in the parser.
+  localparam int unsigned CLAIMS = 64;
+  localparam int unsigned CLAIMS_MAX = 32;
   // Verdicts may be wanted much later than plans, at the end of a block.
   localparam int unsigned VERDICTS = 64;
 
@@ -115,14 +118,15 @@ module wz_sections
   );
 
   // Header.
-  plan_t plan;
+  logic [127:0] header, header_job;
+  plan_extras_t extras, extras_job;
+  plan_counts_t counts, counts_job;
   record_job_t record;
   unary_job_t unary;
   low_job_t low;
-  unpack_job_t unpack;
   escape_job_t escape;
   claim_t claim;
-  logic parsed, unpack_valid;
+  logic header_valid, extras_valid, parsed;
 
   wz_parse #(
       .TYPES(TYPES),
@@ -134,50 +138,87 @@ module wz_sections
       .s_first(first),
       .s_valid(first_valid),
       .s_packet_bytes(end_bytes),
-      .m_plan(plan),
+      .m_header(header),
+      .m_header_valid(header_valid),
+      .m_extras(extras),
+      .m_extras_valid(extras_valid),
+      .m_counts(counts),
       .m_record(record),
       .m_unary(unary),
       .m_low(low),
-      .m_unpack(unpack),
-      .m_unpack_valid(unpack_valid),
       .m_escape(escape),
       .m_claim(claim),
       .m_valid(parsed)
   );
 
-  // Queues.
+  // Queues. The parts of a plan come one after the other: the last tells that all are there.
+  localparam int unsigned QUEUES = 7;
   record_job_t record_job;
   unary_job_t unary_job;
   low_job_t low_job;
-  unpack_job_t unpack_job;
-  escape_job_t escape_job, cut_job;
+  escape_job_t escape_job;
   claim_t claim_job;
-  logic record_valid, record_ready, unary_valid, unary_ready, low_valid, low_ready;
-  logic unpack_job_valid, unpack_job_ready, escape_valid, escape_ready, cut_valid, cut_ready;
+  logic header_job_valid, extras_job_valid, record_valid, record_ready, unary_valid, unary_ready;
+  logic low_valid, low_ready, escape_valid, escape_ready;
   logic claim_valid, claim_ready, ended_valid, ended_ready;
   logic [PACKET_BYTES_W-1:0] ended_bytes;
-  logic [8:0] room;
-  logic [7:0][LEVEL_W-1:0] level;
-  logic [$clog2(ENDS):0] end_level;
+  logic [QUEUES+1:0] room;
+  logic [QUEUES-1:0][LEVEL_W-1:0] level;
+  logic [$clog2(CLAIMS):0] claim_level, end_level;
 
   always_ff @(posedge clk) begin
-    stall_q <= 1'b0;
-    for (int i = 0; i < 8; i++) if (level[i] >= LEVEL_W'(LEVEL_MAX)) stall_q <= 1'b1;
+    stall_q <= claim_level >= ($clog2(CLAIMS) + 1)'(CLAIMS_MAX);
+    // Headers and extras are counted with the packets that are in the parser.
+    for (int i = 2; i < int'(QUEUES); i++) begin
+      if (level[i] >= LEVEL_W'(LEVEL_MAX)) stall_q <= 1'b1;
+    end
   end
 
+  assign m_plan_tdata = whole_plan(header_job, extras_job, counts_job);
+
   wz_fifo #(
-      .W($bits(plan_t)),
+      .W(128),
       .DEPTH(JOBS)
-  ) u_plans (
+  ) u_headers (
       .clk,
       .rst,
-      .s_tdata(plan),
-      .s_tvalid(parsed),
+      .s_tdata(header),
+      .s_tvalid(header_valid),
       .s_tready(room[0]),
-      .m_tdata(m_plan_tdata),
+      .m_tdata(header_job),
+      .m_tvalid(header_job_valid),
+      .m_tready(m_plan_tvalid && m_plan_tready),
+      .level(level[0])
+  );
+
+  wz_fifo #(
+      .W($bits(plan_extras_t)),
+      .DEPTH(JOBS)
+  ) u_extras (
+      .clk,
+      .rst,
+      .s_tdata(extras),
+      .s_tvalid(extras_valid),
+      .s_tready(room[1]),
+      .m_tdata(extras_job),
+      .m_tvalid(extras_job_valid),
+      .m_tready(m_plan_tvalid && m_plan_tready),
+      .level(level[1])
+  );
+
+  wz_fifo #(
+      .W($bits(plan_counts_t)),
+      .DEPTH(JOBS)
+  ) u_counts (
+      .clk,
+      .rst,
+      .s_tdata(counts),
+      .s_tvalid(parsed),
+      .s_tready(room[2]),
+      .m_tdata(counts_job),
       .m_tvalid(m_plan_tvalid),
       .m_tready(m_plan_tready),
-      .level(level[0])
+      .level(level[2])
   );
 
   wz_fifo #(
@@ -188,11 +229,11 @@ module wz_sections
       .rst,
       .s_tdata(record),
       .s_tvalid(parsed),
-      .s_tready(room[1]),
+      .s_tready(room[3]),
       .m_tdata(record_job),
       .m_tvalid(record_valid),
       .m_tready(record_ready),
-      .level(level[1])
+      .level(level[3])
   );
 
   wz_fifo #(
@@ -203,11 +244,11 @@ module wz_sections
       .rst,
       .s_tdata(unary),
       .s_tvalid(parsed),
-      .s_tready(room[2]),
+      .s_tready(room[4]),
       .m_tdata(unary_job),
       .m_tvalid(unary_valid),
       .m_tready(unary_ready),
-      .level(level[2])
+      .level(level[4])
   );
 
   wz_fifo #(
@@ -218,26 +259,11 @@ module wz_sections
       .rst,
       .s_tdata(low),
       .s_tvalid(parsed),
-      .s_tready(room[3]),
+      .s_tready(room[5]),
       .m_tdata(low_job),
       .m_tvalid(low_valid),
       .m_tready(low_ready),
-      .level(level[3])
-  );
-
-  wz_fifo #(
-      .W($bits(unpack_job_t)),
-      .DEPTH(JOBS)
-  ) u_unpacks (
-      .clk,
-      .rst,
-      .s_tdata(unpack),
-      .s_tvalid(unpack_valid),
-      .s_tready(room[4]),
-      .m_tdata(unpack_job),
-      .m_tvalid(unpack_job_valid),
-      .m_tready(unpack_job_ready),
-      .level(level[4])
+      .level(level[5])
   );
 
   wz_fifo #(
@@ -248,32 +274,16 @@ module wz_sections
       .rst,
       .s_tdata(escape),
       .s_tvalid(parsed),
-      .s_tready(room[5]),
+      .s_tready(room[6]),
       .m_tdata(escape_job),
       .m_tvalid(escape_valid),
       .m_tready(escape_ready),
-      .level(level[5])
-  );
-
-  // How the words are to be cut, of frames that have escapes.
-  wz_fifo #(
-      .W($bits(escape_job_t)),
-      .DEPTH(JOBS)
-  ) u_cuts (
-      .clk,
-      .rst,
-      .s_tdata(escape),
-      .s_tvalid(parsed && escape.words != '0),
-      .s_tready(room[6]),
-      .m_tdata(cut_job),
-      .m_tvalid(cut_valid),
-      .m_tready(cut_ready),
       .level(level[6])
   );
 
   wz_fifo #(
       .W($bits(claim_t)),
-      .DEPTH(JOBS)
+      .DEPTH(CLAIMS)
   ) u_claims (
       .clk,
       .rst,
@@ -283,12 +293,12 @@ module wz_sections
       .m_tdata(claim_job),
       .m_tvalid(claim_valid),
       .m_tready(claim_ready),
-      .level(level[7])
+      .level(claim_level)
   );
 
   wz_fifo #(
       .W(PACKET_BYTES_W),
-      .DEPTH(ENDS)
+      .DEPTH(CLAIMS)
   ) u_ends (
       .clk,
       .rst,
@@ -303,12 +313,18 @@ module wz_sections
 
   // Remainders.
   localparam int unsigned RECORD_BANKS = 8;
-  logic [RECORD_BANKS-1:0] record_read;
+  logic record_read;
   logic [RECORD_BANKS-1:0][ADDRESS_W-1:0] record_address;
   logic [RECORD_BANKS-1:0][8*BEAT_BYTES/RECORD_BANKS-1:0] record_data;
-  logic [8*BEAT_BYTES-1:0] window;
+  logic [8*BEAT_BYTES-1:0] window, carrier;
   window_t window_info;
-  logic window_valid, window_ready;
+  logic window_valid, carrier_valid, carrier_space, carrier_room_q;
+  logic [$clog2(CARRIERS):0] carrier_level;
+
+  // Windows are on their way while this is computed.
+  always_ff @(posedge clk) begin
+    carrier_room_q <= carrier_level < ($clog2(CARRIERS) + 1)'(CARRIERS_MAX);
+  end
 
   wz_ring #(
       .BANKS(RECORD_BANKS)
@@ -317,7 +333,7 @@ module wz_sections
       .write,
       .write_address,
       .write_data(s_axis_tdata),
-      .read(record_read),
+      .read({RECORD_BANKS{record_read}}),
       .read_address(record_address),
       .read_data(record_data)
   );
@@ -335,10 +351,10 @@ module wz_sections
       .read(record_read),
       .read_address(record_address),
       .read_data(record_data),
-      .m_tdata(window),
+      .room(carrier_room_q),
+      .m_data(window),
       .m_info(window_info),
-      .m_tvalid(window_valid),
-      .m_tready(window_ready)
+      .m_valid(window_valid)
   );
 
   wz_unrecord #(
@@ -346,13 +362,26 @@ module wz_sections
   ) u_unrecord (
       .clk,
       .rst,
-      .s_tdata(window),
+      .s_data(window),
       .s_info(window_info),
-      .s_tvalid(window_valid),
-      .s_tready(window_ready),
+      .s_valid(window_valid),
+      .m_data(carrier),
+      .m_valid(carrier_valid)
+  );
+
+  wz_fifo #(
+      .W(8 * BEAT_BYTES),
+      .DEPTH(CARRIERS)
+  ) u_carriers (
+      .clk,
+      .rst,
+      .s_tdata(carrier),
+      .s_tvalid(carrier_valid),
+      .s_tready(carrier_space),
       .m_tdata(m_carrier_tdata),
       .m_tvalid(m_carrier_tvalid),
-      .m_tready(m_carrier_tready)
+      .m_tready(m_carrier_tready),
+      .level(carrier_level)
   );
 
   // Unary codes.
@@ -394,6 +423,9 @@ module wz_sections
   logic [WORDS-1:0][ADDRESS_W-1:0] side_address;
   logic [WORDS-1:0][8*WORD_BYTES-1:0] side_data;
   logic [8*WORD_BYTES-1:0] low_data, low_word, escape_data;
+  unpack_t low_unpack, word_unpack;
+  logic [3:0] escape_shift;
+  logic escape_first, escape_last, escape_flush;
   logic [6:0] low_used;
   logic low_remainder, low_emit, low_last, low_read_valid, low_word_valid, low_word_ready;
   logic escape_data_valid, escape_data_ready, low_room_q, low_space;
@@ -431,8 +463,13 @@ module wz_sections
       .m_low_remainder(low_remainder),
       .m_low_emit(low_emit),
       .m_low_last(low_last),
+      .m_low_unpack(low_unpack),
       .m_low_tvalid(low_read_valid),
       .m_escape_tdata(escape_data),
+      .m_escape_shift(escape_shift),
+      .m_escape_first(escape_first),
+      .m_escape_last(escape_last),
+      .m_escape_flush(escape_flush),
       .m_escape_tvalid(escape_data_valid),
       .m_escape_tready(escape_data_ready)
   );
@@ -441,15 +478,15 @@ module wz_sections
   always_ff @(posedge clk) low_room_q <= low_level < ($clog2(LOW_WORDS) + 1)'(LOW_WORDS - 4);
 
   wz_fifo #(
-      .W(8 * WORD_BYTES),
+      .W(8 * WORD_BYTES + $bits(unpack_t)),
       .DEPTH(LOW_WORDS)
   ) u_low_words (
       .clk,
       .rst,
-      .s_tdata(low_data),
+      .s_tdata({low_data, low_unpack}),
       .s_tvalid(low_read_valid && low_emit),
       .s_tready(low_space),
-      .m_tdata(low_word),
+      .m_tdata({low_word, word_unpack}),
       .m_tvalid(low_word_valid),
       .m_tready(low_word_ready),
       .level(low_level)
@@ -460,10 +497,8 @@ module wz_sections
   ) u_low_unpack (
       .clk,
       .rst,
-      .s_job(unpack_job),
-      .s_job_valid(unpack_job_valid),
-      .s_job_ready(unpack_job_ready),
       .s_tdata(low_word),
+      .s_unpack(word_unpack),
       .s_tvalid(low_word_valid),
       .s_tready(low_word_ready),
       .m_tdata(m_low_tdata),
@@ -474,11 +509,11 @@ module wz_sections
   wz_escape_words u_escape_words (
       .clk,
       .rst,
-      .s_job_shift(cut_job.shift),
-      .s_job_escapes(cut_job.escapes),
-      .s_job_valid(cut_valid),
-      .s_job_ready(cut_ready),
       .s_tdata(escape_data),
+      .s_shift(escape_shift),
+      .s_first(escape_first),
+      .s_last(escape_last),
+      .s_flush(escape_flush),
       .s_tvalid(escape_data_valid),
       .s_tready(escape_data_ready),
       .m_tdata(m_escape_tdata),
@@ -489,7 +524,7 @@ module wz_sections
   // Verdict.
   logic remainder_bad, low_bad, padding_valid;
   logic finding_remainder, finding_low, finding_valid, finding_ready, finding_room;
-  logic [LEVEL_W-1:0] finding_level;
+  logic [$clog2(CLAIMS):0] finding_level;
   error_e error;
   logic late, verdict_valid, verdict_ready;
   logic [$bits(error_e)-1:0] status_bits;
@@ -511,7 +546,7 @@ module wz_sections
   // Never fuller than the queue of claims, which are there before.
   wz_fifo #(
       .W(2),
-      .DEPTH(JOBS)
+      .DEPTH(CLAIMS)
   ) u_findings (
       .clk,
       .rst,
@@ -560,13 +595,18 @@ module wz_sections
 
   assign m_status_tdata = error_e'(status_bits);
 
-  wire unused = &{1'b0, room, low_space, finding_room, finding_level, verdict_level, end_level,
-      cut_job.place, cut_job.word, cut_job.words};
+  wire unused = &{1'b0, room, header_job_valid, extras_job_valid, carrier_space, low_space,
+      finding_room, finding_level, verdict_level, end_level, level[1:0]};
 
 `ifndef SYNTHESIS
-  a_room : assert property (@(posedge clk) disable iff (rst)
-      parsed |-> &room[7:0]);
+  a_room : assert property (@(posedge clk) disable iff (rst) parsed |-> &room[7:2]);
+  a_plan_room : assert property (@(posedge clk) disable iff (rst)
+      (header_valid |-> room[0]) and (extras_valid |-> room[1]));
+  a_plan_whole : assert property (@(posedge clk) disable iff (rst)
+      m_plan_tvalid |-> header_job_valid && extras_job_valid);
   a_end_room : assert property (@(posedge clk) disable iff (rst) end_valid |-> room[8]);
+  a_carrier_space : assert property (@(posedge clk) disable iff (rst)
+      carrier_valid |-> carrier_space);
   a_low_space : assert property (@(posedge clk) disable iff (rst)
       low_read_valid && low_emit |-> low_space);
   a_finding_room : assert property (@(posedge clk) disable iff (rst)

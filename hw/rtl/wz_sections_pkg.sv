@@ -79,6 +79,13 @@ package wz_sections_pkg;
     logic [3:0] last_bytes;  // of the last word; 0: all
   } unary_job_t;
 
+  // How low bits are unpacked.
+  typedef struct packed {
+    logic two_bits;
+    logic [1:0] group_log2;  // values of a group: 8 << group_log2
+    logic [9:0] groups;  // of the frame, less one
+  } unpack_t;
+
   // Low bits, and the padding of remainders and low bits: bits from `*_used` up must be zero in the
   // last word of the section (0: the word has no padding).
   typedef struct packed {
@@ -88,21 +95,34 @@ package wz_sections_pkg;
     logic [6:0] remainder_used;
     logic [6:0] low_used;
     logic emit;  // the words of the low bits are wanted
+    unpack_t unpack;
   } low_job_t;
-
-  typedef struct packed {
-    logic two_bits;
-    logic [1:0] group_log2;  // values of a group: 8 << group_log2
-    logic [12:0] values;
-  } unpack_job_t;
 
   typedef struct packed {
     place_t place;
     logic [WORD_POINTER_W-1:0] word;
     logic [4:0] words;
     logic [3:0] shift;  // bytes before the first escape in the first word
-    logic [8:0] escapes;
+    logic flush;  // the last word is not only the end of a quarter: it makes one by itself
   } escape_job_t;
+
+  // Parts of a plan, as the parser comes to know them. The header is as it came.
+  typedef struct packed {
+    logic [1:0] head_bytes;
+    logic [1:0] tail_bytes;
+    logic [23:0] head;
+    logic [23:0] tail;
+    logic [23:0] plane_bytes;
+    logic [63:0] stored_beats;
+  } plan_extras_t;
+
+  typedef struct packed {
+    logic coded;
+    logic [12:0] block_bytes;
+    logic [12:0] values;
+    logic [12:0] stored_values;
+    logic [12:0] carriers;
+  } plan_counts_t;
 
   // What the header says, for the verdict on the packet.
   typedef struct packed {
@@ -132,7 +152,9 @@ package wz_sections_pkg;
     logic split;  // one part: a stored plane, or the top bits
     logic [1:0] part;
     logic last_part;
-    logic as_is;
+    // For a type with one byte plane, and none without its sign, all there is to know. 0: as it is,
+    // 1: the sign is dropped, 2: the plane is constant, 3: it is stored.
+    logic [1:0] choice;
     element_type_e element;
     logic sign_flag;
     logic sign_value;
@@ -163,6 +185,45 @@ package wz_sections_pkg;
       end
     end
     return bits;
+  endfunction
+
+  // The plan from its parts.
+  function automatic plan_t whole_plan(
+      input logic [127:0] header, input plan_extras_t extras, input plan_counts_t counts);
+    plan_t plan;
+    logic long_header;
+    plan = '0;
+    plan.coded = counts.coded;
+    plan.mode = counts.coded ? mode_e'(header[MODE_LSB+:MODE_BITS]) : MODE_RAW;
+    long_header = plan.mode == MODE_CODED;
+    plan.header = {long_header ? header[127:64] : 64'd0, header[63:0]};
+    plan.element = element_type_e'(header[ELEMENT_LSB+:ELEMENT_BITS]);
+    plan.block_bytes = counts.block_bytes;
+    plan.head_bytes = extras.head_bytes;
+    plan.tail_bytes = extras.tail_bytes;
+    plan.head = extras.head;
+    plan.tail = extras.tail;
+    plan.values = counts.values;
+    plan.bitmap = header[BITMAP_LSB];
+    plan.stored_beats = extras.stored_beats;
+    plan.stored_values = counts.stored_values;
+    plan.bare_zeros = header[BARE_ZEROS_LSB+:BARE_ZEROS_BITS];
+    plan.carriers = counts.carriers;
+    plan.sign_flag = header[SIGN_FLAG_LSB];
+    plan.sign_value = header[SIGN_VALUE_LSB];
+    plan.plane_flags = header[PLANE_FLAGS_LSB+:PLANE_FLAGS_BITS];
+    plan.plane_bytes = extras.plane_bytes;
+    plan.pattern = header[64+:32];
+    for (int i = 1; i < 4; i++) begin
+      if (i >= 1 << width_log2(plan.element)) plan.pattern[8*i+:8] = '0;
+    end
+    plan.base = header[BASE_LSB+:BASE_BITS];
+    plan.path = header[PATH_LSB+:PATH_BITS];
+    plan.zero_rank = header[ZERO_RANK_LSB+:ZERO_RANK_BITS];
+    plan.coder = coder_e'(header[CODER_LSB+:CODER_BITS]);
+    plan.unary_bytes = header[UNARY_BYTES_LSB+:UNARY_BYTES_BITS];
+    plan.escapes = header[ESCAPES_LSB+:ESCAPES_BITS];
+    return plan;
   endfunction
 
   // A build for one type need not ask which it is.

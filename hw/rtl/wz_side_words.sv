@@ -38,9 +38,14 @@ module wz_side_words
     output logic                    m_low_remainder,  // the word is of the remainders
     output logic                    m_low_emit,  // the word is wanted
     output logic                    m_low_last,  // of the frame
+    output unpack_t                 m_low_unpack,
     output logic                    m_low_tvalid,
 
     output logic [8*WORD_BYTES-1:0] m_escape_tdata,
+    output logic [3:0]              m_escape_shift,
+    output logic                    m_escape_first,  // of the frame
+    output logic                    m_escape_last,
+    output logic                    m_escape_flush,
     output logic                    m_escape_tvalid,
     input  logic                    m_escape_tready
 );
@@ -49,12 +54,14 @@ module wz_side_words
   logic [$clog2(WORDS)-1:0] low_bank, escape_bank, low_bank_q, escape_bank_q;
   logic low_missing, low_empty, low_first, low_last, low_valid;
   logic escape_missing, escape_empty, escape_valid, escape_grant;
-  logic [14:0] low_user;
+  localparam int unsigned LOW_USER_W = 15 + $bits(unpack_t);
+  logic [LOW_USER_W-1:0] low_user;
   logic [6:0] remainder_used, low_used;
   logic low_emit;
+  unpack_t low_unpack, low_unpack_q, low_out_unpack_q;
 
   wz_words #(
-      .USER_W(15)
+      .USER_W(LOW_USER_W)
   ) u_low (
       .clk,
       .rst,
@@ -62,7 +69,7 @@ module wz_side_words
       .s_place(s_low.place),
       .s_word(s_low.word),
       .s_words(s_low.words),
-      .s_user({s_low.remainder_used, s_low.low_used, s_low.emit}),
+      .s_user({s_low.remainder_used, s_low.low_used, s_low.emit, s_low.unpack}),
       .s_valid(s_low_valid),
       .s_ready(s_low_ready),
       .held(held[0]),
@@ -77,15 +84,18 @@ module wz_side_words
       .m_grant(s_low_room)
   );
 
-  logic escape_first, escape_last, escape_user;
-  wz_words u_escape (
+  logic escape_first, escape_last;
+  logic [4:0] escape_user;
+  wz_words #(
+      .USER_W(5)
+  ) u_escape (
       .clk,
       .rst,
       .progress,
       .s_place(s_escape.place),
       .s_word(s_escape.word),
       .s_words({3'd0, s_escape.words}),
-      .s_user(1'b0),
+      .s_user({s_escape.shift, s_escape.flush}),
       .s_valid(s_escape_valid),
       .s_ready(s_escape_ready),
       .held(held[1]),
@@ -100,9 +110,7 @@ module wz_side_words
       .m_grant(escape_grant)
   );
 
-  wire unused = &{escape_first, escape_last, escape_user, s_escape.shift, s_escape.escapes};
-
-  assign {remainder_used, low_used, low_emit} = low_user;
+  assign {remainder_used, low_used, low_emit, low_unpack} = low_user;
 
   // The ring.
   logic low_read;
@@ -132,6 +140,7 @@ module wz_side_words
   assign m_low_tdata = low_data_q;
   assign m_low_used = low_out_used_q;
   assign m_low_remainder = low_out_remainder_q;
+  assign m_low_unpack = low_out_unpack_q;
   assign m_low_emit = low_out_emit_q;
   assign m_low_last = low_out_last_q;
   assign m_low_tvalid = low_out_valid_q;
@@ -148,6 +157,8 @@ module wz_side_words
     low_data_q <= low_missing_q ? '0 : low_word;
     low_out_valid_q <= low_read_q;
     low_out_last_q <= low_last_q;
+    low_unpack_q <= low_unpack;
+    low_out_unpack_q <= low_unpack_q;
     low_out_emit_q <= low_emit_q;
     low_out_remainder_q <= low_remainder_q;
     low_out_used_q <= low_used_q;
@@ -160,17 +171,21 @@ module wz_side_words
 
   // Escapes.
   logic [8*WORD_BYTES-1:0] escape_word, escape_data_q;
+  logic [6:0] escape_tags_q, escape_out_tags_q;
 
   assign escape_word = read_data[escape_bank_q];
   assign m_escape_tdata = escape_data_q;
+  assign {m_escape_first, m_escape_last, m_escape_shift, m_escape_flush} = escape_out_tags_q;
   assign m_escape_tvalid = escape_valid_q;
 
   always_ff @(posedge clk) begin
     escape_busy_q <= escape_valid && escape_grant && !escape_empty;
     escape_bank_q <= escape_bank;
     escape_missing_q <= escape_missing;
+    escape_tags_q <= {escape_first, escape_last, escape_user};
     if (escape_busy_q) begin
       escape_data_q  <= escape_missing_q ? '0 : escape_word;
+      escape_out_tags_q <= escape_tags_q;
       escape_valid_q <= 1'b1;
     end else if (m_escape_tready) begin
       escape_valid_q <= 1'b0;

@@ -11,9 +11,12 @@
 // FP16 and FP32 an even number; parts may begin anywhere and have at most 15 bytes. Coded records
 // have at most 48 bytes, and those of RAW and payloads as they are begin at multiples of 8.
 //
-//   latency       6 clocks from s_job to the first window, 5 if FP16 and FP32 are not built
+// A window leaves as soon as the two beats after its own have been written, or the packet has ended:
+// whether the next one is there is then known a clock ahead.
+//
+//   latency       7 clocks from s_job to the first window, 6 if FP16 and FP32 are not built
 //   throughput    1 window a clock; a packet without records a clock
-//   back-pressure m_tready enables a chain of registers
+//   back-pressure none on windows; while `room` is high, up to WINDOWS more may come after it fell
 
 module wz_slice
   import wz_format_pkg::*;
@@ -35,14 +38,14 @@ module wz_slice
 
     output logic [POINTER_W-1:0] held,
 
-    output logic [BANKS-1:0]                read,
+    output logic                            read,
     output logic [BANKS-1:0][ADDRESS_W-1:0] read_address,
     input  logic [BANKS-1:0][BANK_W-1:0]    read_data,
 
-    output logic [8*BEAT_BYTES-1:0] m_tdata,
+    input  logic                    room,
+    output logic [8*BEAT_BYTES-1:0] m_data,
     output window_t                 m_info,
-    output logic                    m_tvalid,
-    input  logic                    m_tready
+    output logic                    m_valid
 );
 
   localparam logic FINE = TYPES[ELEMENT_TYPE_FP16] || TYPES[ELEMENT_TYPE_FP32];
@@ -50,210 +53,258 @@ module wz_slice
   localparam int unsigned BY_FOUR = FINE ? 48 : TYPES[ELEMENT_TYPE_BF16] ? 32 : 0;
   localparam int unsigned PART_BYTES = 16;
 
-  // 1: the place of each window.
-  record_job_t job_q;
-  wire unused_job = &{1'b0, job_q.records, job_q.offset};
-  logic [POINTER_W+5:0] at_q;  // byte in the ring
-  logic [6:0] left_q;
-  logic [1:0] part_q;
-  logic busy_q, last_q;
-  logic move, split, last_part;
-
-  assign split = FINE && last_q && job_q.split;
-  assign last_part = !split || part_q == job_q.parts;
-  assign s_ready = !busy_q || (move && last_q && last_part);
-
-  always_ff @(posedge clk) begin
-    if (s_ready) begin
-      busy_q <= s_valid;
-      job_q  <= s_job;
-      job_q.element <= built_element(TYPES, s_job.element);
-      at_q   <= {s_job.place.start, s_job.offset};
-      left_q <= s_job.records;
-      last_q <= s_job.records <= 7'd1;
-      part_q <= '0;
-    end else if (move) begin
-      at_q <= at_q + (POINTER_W + 6)'(split ? job_q.last : job_q.step);
-      if (split) part_q <= part_q + 2'd1;
-      else begin
-        left_q <= left_q - 7'd1;
-        last_q <= left_q == 7'd2;
-      end
-    end
-    if (rst) busy_q <= 1'b0;
-  end
-
-  // 2: wait until it has been written.
-  logic [POINTER_W-1:0] beat_q, next_q, limit, behind, next_behind, held_q;
-  logic [5:0] offset_q;
-  logic crosses_q, nothing_q, empty_q, wait_valid_q, ended, there, issue, read_ready;
-  window_t wait_q;
-  logic [POINTER_W-1:0] at_beat;
-  logic [6:0] element_bytes;
-
-  assign at_beat = at_q[6+:POINTER_W];
-  assign move = busy_q && (!wait_valid_q || issue);
-  assign element_bytes = job_q.as_is ? job_q.last : job_q.last << width_log2(job_q.element);
+  // 1: the next job, and whether its first window has been written.
+  record_job_t next_q;
+  logic next_valid_q, load, next_ended, next_ended_now, next_there;
+  logic [POINTER_W-1:0] next_limit, next_limit_now, next_after;
 
   wz_reach u_reach (
       .clk,
       .rst,
       .progress,
-      .load(move),
-      .next_packet(job_q.place.packet),
-      .limit,
-      .ended
+      .load(s_valid && s_ready),
+      .next_packet(s_job.place.packet),
+      .limit(next_limit),
+      .ended(next_ended),
+      .limit_now(next_limit_now),
+      .ended_now(next_ended_now)
   );
 
+  assign s_ready = !next_valid_q || load;
   // The sign of a difference tells which of two pointers is ahead.
-  assign behind = beat_q - limit;
-  assign next_behind = next_q - limit;
-  assign there = ended || nothing_q
-      || (behind[POINTER_W-1] && (next_behind[POINTER_W-1] || !crosses_q));
-  assign issue = wait_valid_q && (empty_q || (there && read_ready));
+  assign next_after = next_q.place.start + POINTER_W'(1) - next_limit;
+  assign next_there = next_ended || next_after[POINTER_W-1];
+
+  always_ff @(posedge clk) begin
+    if (s_ready) begin
+      next_q <= s_job;
+      next_q.element <= built_element(TYPES, s_job.element);
+      next_valid_q <= s_valid;
+    end
+    if (rst) next_valid_q <= 1'b0;
+  end
+
+  // 2: the place of each window.
+  record_job_t job_q;
+  logic [POINTER_W+5:0] at_q;  // byte in the ring
+  logic [POINTER_W-1:0] at_beat, limit_q, limit_now, behind, next_behind, after, held_q;
+  logic [6:0] left_q, element_bytes;
+  logic [1:0] part_q;
+  logic valid_q, last_q, empty_q, nothing_q, there_q, ended_q, ended_now;
+  logic move, split, last_part;
+
+  wire unused = &{1'b0, job_q.records, job_q.offset, job_q.place};
+
+  assign split = FINE && last_q && job_q.split;
+  assign last_part = !split || part_q == job_q.parts;
+  assign move = valid_q && (empty_q || (room && (there_q || nothing_q)));
+  assign load = !valid_q || (move && last_q && last_part);
+  assign limit_now = ended_q ? limit_q : progress.reached;
+  assign ended_now = ended_q || progress.ended;
+  assign at_beat = at_q[6+:POINTER_W];
+  assign behind = at_beat - limit_q;
+  assign next_behind = at_beat + POINTER_W'(1) - limit_q;
+  assign after = at_beat + POINTER_W'(2) - limit_q;
+  assign element_bytes = job_q.as_is ? job_q.last : job_q.last << width_log2(job_q.element);
   assign held = held_q;
 
   always_ff @(posedge clk) begin
-    if (move) begin
-      held_q <= job_q.place.start;
-      beat_q <= at_beat;
-      next_q <= at_beat + 1'b1;
-      offset_q <= at_q[5:0];
-      // A partial record may need less: that is only a matter of waiting a little longer.
-      crosses_q <= 8'(at_q[5:0]) + 8'(job_q.step) > 8'(BEAT_BYTES);
-      nothing_q <= job_q.step == '0;
-      empty_q <= left_q == '0;
-      wait_q <= '{
-          bytes: last_q ? element_bytes : 7'(BEAT_BYTES),
-          split: split,
-          part: part_q,
-          last_part: last_part,
-          as_is: job_q.as_is,
-          element: job_q.element,
-          sign_flag: job_q.sign_flag,
-          sign_value: job_q.sign_value,
-          plane_flags: job_q.plane_flags,
-          plane_bytes: job_q.plane_bytes
-      };
+    if (load) begin
+      valid_q <= next_valid_q;
+      job_q <= next_q;
+      at_q <= {next_q.place.start, next_q.offset};
+      left_q <= next_q.records;
+      last_q <= next_q.records <= 7'd1;
+      empty_q <= next_q.records == '0;
+      nothing_q <= next_q.step == '0;
+      part_q <= '0;
+      limit_q <= next_limit_now;
+      ended_q <= next_ended_now;
+      there_q <= next_there;
+      if (next_valid_q) held_q <= next_q.place.start;
+    end else begin
+      limit_q <= limit_now;
+      ended_q <= ended_now;
+      // Of this window and of the next, which begins at most a beat later.
+      there_q <= ended_q || after[POINTER_W-1];
+      if (move) begin
+        at_q <= at_q + (POINTER_W + 6)'(split ? job_q.last : job_q.step);
+        if (split) part_q <= part_q + 2'd1;
+        else begin
+          left_q <= left_q - 7'd1;
+          last_q <= left_q == 7'd2;
+        end
+      end
     end
-    wait_valid_q <= move || (wait_valid_q && !issue);
     if (rst) begin
-      wait_valid_q <= 1'b0;
+      valid_q <= 1'b0;
       held_q <= '0;
     end
   end
 
-  // 3: read.
-  logic [BANKS-1:0] missing_q;
-  logic [5:0] read_offset_q;
-  logic read_valid_q, turn_ready;
-  window_t read_q;
+  // 3: ask for it.
+  logic [POINTER_W-1:0] beat_q, beat_next_q;
+  logic [5:0] ask_offset_q;
+  logic ask_valid_q, ask_missing_q, ask_next_missing_q;
+  window_t ask_q;
 
-  logic [BANKS-1:0] missing;
-  logic take;
+  wire unused_wrap = &{1'b0, beat_q[POINTER_W-1], beat_next_q[POINTER_W-1]};
 
-  assign take = issue && !empty_q;
+  assign read = ask_valid_q;
   for (genvar b = 0; b < int'(BANKS); b++) begin : g_bank
-    logic in_beat;
-    assign in_beat = 4'(b) >= {1'b0, offset_q[5:3]};
-    assign missing[b] = in_beat ? !behind[POINTER_W-1] : !next_behind[POINTER_W-1];
-    assign read[b] = take && !missing[b];
-    assign read_address[b] = in_beat ? beat_q[ADDRESS_W-1:0] : next_q[ADDRESS_W-1:0];
+    assign read_address[b] = (4'(b) >= {1'b0, ask_offset_q[5:3]}) ? beat_q[ADDRESS_W-1:0]
+                                                                  : beat_next_q[ADDRESS_W-1:0];
   end
-  assign read_ready = !read_valid_q || turn_ready;
 
   always_ff @(posedge clk) begin
-    if (read_ready) begin
-      read_valid_q <= take;
-      missing_q <= missing;
-      read_q <= wait_q;
-      read_offset_q <= offset_q;
+    ask_valid_q <= move && !empty_q;
+    beat_q <= at_beat;
+    beat_next_q <= at_beat + POINTER_W'(1);
+    ask_offset_q <= at_q[5:0];
+    // What a packet that has ended does not have.
+    ask_missing_q <= !behind[POINTER_W-1];
+    ask_next_missing_q <= !next_behind[POINTER_W-1];
+    ask_q <= '{
+        bytes: last_q ? element_bytes : 7'(BEAT_BYTES),
+        split: split,
+        part: part_q,
+        last_part: last_part,
+        choice: job_q.as_is ? 2'd0 : job_q.sign_flag ? 2'd1 : job_q.plane_flags[0] ? 2'd2 : 2'd3,
+        element: job_q.element,
+        sign_flag: job_q.sign_flag,
+        sign_value: job_q.sign_value,
+        plane_flags: job_q.plane_flags,
+        plane_bytes: job_q.plane_bytes
+    };
+    if (rst) ask_valid_q <= 1'b0;
+  end
+
+  // 4: read.
+  logic [BANKS-1:0] missing_q;
+  logic [5:0] read_offset_q;
+  logic read_valid_q;
+  window_t read_q;
+
+  always_ff @(posedge clk) begin
+    read_valid_q <= ask_valid_q;
+    read_q <= ask_q;
+    read_offset_q <= ask_offset_q;
+    for (int b = 0; b < int'(BANKS); b++) begin
+      missing_q[b] <= (4'(b) >= {1'b0, ask_offset_q[5:3]}) ? ask_missing_q : ask_next_missing_q;
     end
     if (rst) read_valid_q <= 1'b0;
   end
 
-  // 4: rotate by multiples of 16 bytes.
-  logic [BANKS-1:0][BANK_W-1:0] turn_data_q;
+  // 5: rotate by multiples of 16 bytes.
+  logic [8*BEAT_BYTES-1:0] read_bits, turned, turn_data_q;
+  logic [BANKS-1:0] turned_missing;
   logic [3:0] turn_offset_q;
-  logic turn_valid_q, four_ready;
+  logic turn_valid_q;
   window_t turn_q;
 
-  assign turn_ready = !turn_valid_q || four_ready;
+  assign read_bits = read_data;
+
+  always_comb begin
+    case (read_offset_q[5:4])
+      2'd0: {turned, turned_missing} = {read_bits, missing_q};
+      2'd1: {turned, turned_missing} = {
+          read_bits[127:0], read_bits[511:128], missing_q[1:0], missing_q[7:2]};
+      2'd2: {turned, turned_missing} = {
+          read_bits[255:0], read_bits[511:256], missing_q[3:0], missing_q[7:4]};
+      default: {turned, turned_missing} = {
+          read_bits[383:0], read_bits[511:384], missing_q[5:0], missing_q[7:6]};
+    endcase
+  end
 
   always_ff @(posedge clk) begin
-    if (turn_ready) begin
-      turn_valid_q <= read_valid_q;
-      turn_q <= read_q;
-      turn_offset_q <= read_offset_q[3:0];
-      for (int b = 0; b < int'(BANKS); b++) begin
-        if (missing_q[3'(b)+{read_offset_q[5:4], 1'b0}]) turn_data_q[b] <= '0;
-        else turn_data_q[b] <= read_data[3'(b)+{read_offset_q[5:4], 1'b0}];
-      end
+    turn_valid_q <= read_valid_q;
+    turn_q <= read_q;
+    turn_offset_q <= read_offset_q[3:0];
+    for (int i = 0; i < int'(BEAT_BYTES); i++) begin
+      if (turned_missing[i/8]) turn_data_q[8*i+:8] <= 8'd0;
+      // Far behind any record, and of a payload as it is, which begins in the first 16 bytes.
+      else if (i >= int'(BY_FOUR + 12) && !TYPES[ELEMENT_TYPE_RAW]) begin
+        turn_data_q[8*i+:8] <= read_bits[8*i+:8];
+      end else turn_data_q[8*i+:8] <= turned[8*i+:8];
     end
     if (rst) turn_valid_q <= 1'b0;
   end
 
-  // 5: by multiples of 4 bytes.
-  logic [BEAT_BYTES-1:0][7:0] turn_bytes, four_q;
+  // 6: by multiples of 4 bytes.
+  logic [8*BEAT_BYTES-1:0] by_eight, by_four, four_data_q;
   logic [1:0] four_offset_q;
-  logic four_valid_q, fine_ready;
-  window_t four_info_q;
+  logic four_valid_q;
+  window_t four_q;
 
-  assign turn_bytes = turn_data_q;
-  assign four_ready = !four_valid_q || fine_ready;
+  assign by_eight = turn_offset_q[3] ? {turn_data_q[63:0], turn_data_q[511:64]} : turn_data_q;
+
+  always_comb begin
+    case (turn_offset_q[3:2])
+      2'd0: by_four = turn_data_q;
+      2'd1: by_four = {turn_data_q[31:0], turn_data_q[511:32]};
+      2'd2: by_four = {turn_data_q[63:0], turn_data_q[511:64]};
+      default: by_four = {turn_data_q[95:0], turn_data_q[511:96]};
+    endcase
+  end
 
   always_ff @(posedge clk) begin
-    if (four_ready) begin
-      four_valid_q <= turn_valid_q;
-      four_info_q <= turn_q;
-      four_offset_q <= turn_offset_q[1:0];
-      for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-        if (i < int'(BY_FOUR)) four_q[i] <= turn_bytes[6'(i)+6'({turn_offset_q[3:2], 2'b00})];
-        else four_q[i] <= turn_bytes[6'(i)+6'({turn_offset_q[3], 3'b000})];
-      end
+    four_valid_q <= turn_valid_q;
+    four_q <= turn_q;
+    four_offset_q <= turn_offset_q[1:0];
+    for (int i = 0; i < int'(BEAT_BYTES); i++) begin
+      four_data_q[8*i+:8] <= (i < int'(BY_FOUR)) ? by_four[8*i+:8] : by_eight[8*i+:8];
     end
     if (rst) four_valid_q <= 1'b0;
   end
 
-  // 6: by 2 bytes, parts by 1.
+  // 7: by 2 bytes, parts by 1.
   if (FINE) begin : g_fine
-    logic [BEAT_BYTES-1:0][7:0] fine_q;
+    logic [8*BEAT_BYTES-1:0] by_two, fine_data_q;
+    logic [8*PART_BYTES-1:0] by_one;
     logic fine_valid_q;
-    window_t fine_info_q;
+    window_t fine_q;
 
-    assign fine_ready = !fine_valid_q || m_tready;
-    assign m_tdata = fine_q;
-    assign m_info = fine_info_q;
-    assign m_tvalid = fine_valid_q;
+    assign by_two = four_offset_q[1] ? four_data_q >> 16 : four_data_q;
+    assign m_data = fine_data_q;
+    assign m_info = fine_q;
+    assign m_valid = fine_valid_q;
+
+    always_comb begin
+      case (four_offset_q)
+        2'd0: by_one = four_data_q[0+:8*PART_BYTES];
+        2'd1: by_one = four_data_q[8+:8*PART_BYTES];
+        2'd2: by_one = four_data_q[16+:8*PART_BYTES];
+        default: by_one = four_data_q[24+:8*PART_BYTES];
+      endcase
+    end
 
     always_ff @(posedge clk) begin
-      if (fine_ready) begin
-        fine_valid_q <= four_valid_q;
-        fine_info_q <= four_info_q;
-        for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-          if (i < int'(PART_BYTES)) fine_q[i] <= four_q[6'(i)+6'(four_offset_q)];
-          else if (i < int'(BY_FOUR)) fine_q[i] <= four_q[6'(i)+6'({four_offset_q[1], 1'b0})];
-          else fine_q[i] <= four_q[i];
-        end
+      fine_valid_q <= four_valid_q;
+      fine_q <= four_q;
+      for (int i = 0; i < int'(BEAT_BYTES); i++) begin
+        if (i < int'(PART_BYTES)) fine_data_q[8*i+:8] <= by_one[8*i+:8];
+        else if (i < int'(BY_FOUR)) fine_data_q[8*i+:8] <= by_two[8*i+:8];
+        else fine_data_q[8*i+:8] <= four_data_q[8*i+:8];
       end
       if (rst) fine_valid_q <= 1'b0;
     end
   end else begin : g_coarse
-    wire unused = &{1'b0, four_offset_q};
-    assign fine_ready = m_tready;
-    assign m_tdata = four_q;
-    assign m_info = four_info_q;
-    assign m_tvalid = four_valid_q;
+    wire unused_offset = &{1'b0, four_offset_q};
+    assign m_data = four_data_q;
+    assign m_info = four_q;
+    assign m_valid = four_valid_q;
   end
 
 `ifndef SYNTHESIS
-  localparam int unsigned LATENCY = FINE ? 6 : 5;
+  localparam int unsigned LATENCY = FINE ? 7 : 6;
+  // Windows on their way when `room` falls.
+  localparam int unsigned WINDOWS = LATENCY - 1;
 
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      take && turn_ready && four_ready && fine_ready |=> ##(LATENCY - 3) m_tvalid
-      || !$past(m_tready));
-  a_stable : assert property (@(posedge clk) disable iff (rst)
-      m_tvalid && !m_tready |=> m_tvalid && $stable(m_tdata) && $stable(m_info));
+      s_valid && s_ready && load && s_job.records != '0 ##1 load ##1 room && (there_q || nothing_q)
+      |-> ##(LATENCY - 2) m_valid);
+  a_windows : assert property (@(posedge clk) disable iff (rst)
+      !room [*WINDOWS] |=> !m_valid);
 `endif
 
 endmodule

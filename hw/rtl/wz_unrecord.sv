@@ -7,7 +7,7 @@
 //
 //   latency       1 clock from the last part of a record
 //   throughput    1 window a clock
-//   back-pressure m_tready enables the output register
+//   back-pressure none
 
 module wz_unrecord
   import wz_format_pkg::*;
@@ -18,23 +18,22 @@ module wz_unrecord
     input logic clk,
     input logic rst,  // synchronous, active high
 
-    input  logic [8*BEAT_BYTES-1:0] s_tdata,
-    input  window_t                 s_info,
-    input  logic                    s_tvalid,
-    output logic                    s_tready,
+    input logic [8*BEAT_BYTES-1:0] s_data,
+    input window_t                 s_info,
+    input logic                    s_valid,
 
-    output logic [8*BEAT_BYTES-1:0] m_tdata,
-    output logic                    m_tvalid,
-    input  logic                    m_tready
+    output logic [8*BEAT_BYTES-1:0] m_data,
+    output logic                    m_valid
 );
 
   localparam int unsigned BEAT_W = 8 * BEAT_BYTES;
+  localparam logic PARTS = TYPES[ELEMENT_TYPE_FP16] || TYPES[ELEMENT_TYPE_FP32];
 
   logic [BEAT_W-1:0] out_q, record;
   logic [5:0][BEAT_W-1:0] expanded;  // by type
-  logic out_valid_q, advance;
-  // Places of plane (or top bits) 1 and 2 among the stored ones; a build for
-  // types of one plane has no use for them.
+  logic out_valid_q;
+  // Places of plane (or top bits) 1 and 2 among the stored ones; a build for types of one plane has
+  // no use for them.
   // verilator lint_off UNUSEDSIGNAL
   logic second;
   logic [1:0] third;
@@ -55,6 +54,14 @@ module wz_unrecord
       localparam int unsigned VALUES = BEAT_W / WIDTH;
       localparam int unsigned MANTISSA = LAYOUTS[t].mantissa_bits;
       localparam int unsigned BITS = LAYOUTS[t].remainder_bits;
+      localparam logic ONE_OR_NONE = BITS / 8 == 1 && (BITS - 1) / 8 == 0;
+      logic dropped;
+      // verilator lint_off UNUSEDSIGNAL
+      logic [2:0] flags;  // of as many planes as there are
+      // verilator lint_on UNUSEDSIGNAL
+
+      assign dropped = ONE_OR_NONE ? s_info.choice == 2'd1 : s_info.sign_flag;
+      assign flags = ONE_OR_NONE ? {2'd0, s_info.choice == 2'd2} : s_info.plane_flags;
 
       // Bit i of the remainder of value e, without (0) and with (1) its sign dropped.
       for (genvar e = 0; e < int'(VALUES); e++) begin : g_value
@@ -72,20 +79,20 @@ module wz_unrecord
             if (i >= int'(BITS) - s) begin : g_none
               assign stored = s_info.sign_value;
             end else if (PLANE == 0) begin : g_first
-              assign stored = s_tdata[AT];
+              assign stored = s_data[AT];
             end else if (PLANE == 1) begin : g_second
-              assign stored = second ? s_tdata[STRIDE+AT] : s_tdata[AT];
+              assign stored = second ? s_data[STRIDE+AT] : s_data[AT];
             end else begin : g_third
-              assign stored = third[1] ? s_tdata[2*STRIDE+AT]
-                  : third[0] ? s_tdata[STRIDE+AT] : s_tdata[AT];
+              assign stored = third[1] ? s_data[2*STRIDE+AT]
+                  : third[0] ? s_data[STRIDE+AT] : s_data[AT];
             end
             if (i < 8 * PLANES) begin : g_plane
-              assign bits[s] = s_info.plane_flags[PLANE] ? s_info.plane_bytes[i] : stored;
+              assign bits[s] = flags[PLANE] ? s_info.plane_bytes[i] : stored;
             end else begin : g_top
               assign bits[s] = stored;
             end
           end
-          assign remainder[i] = s_info.sign_flag ? bits[1] : bits[0];
+          assign remainder[i] = dropped ? bits[1] : bits[0];
         end
         if (BITS == WIDTH) begin : g_whole
           assign expanded[t][WIDTH*e+:WIDTH] = remainder;
@@ -100,14 +107,14 @@ module wz_unrecord
   end
 
   always_comb begin
-    record = s_tdata;
+    record = s_data;
     for (int t = 0; t < 6; t++) begin
-      if (TYPES[t] && !s_info.as_is && element == element_type_e'(t)) record = expanded[t];
+      if (TYPES[t] && s_info.choice != 2'd0 && element == element_type_e'(t)) record = expanded[t];
     end
 
     // Of a part, only the bytes that it is about.
     set = '1;
-    if (s_info.split && s_info.part != '0) begin
+    if (PARTS && s_info.split && s_info.part != '0) begin
       if (element == ELEMENT_TYPE_FP16) set = 4'b1010;
       else begin
         // The plane whose place among the stored ones is the number of the part.
@@ -116,29 +123,24 @@ module wz_unrecord
         set[3:2] = {2{s_info.part == 2'(!s_info.plane_flags[0]) + 2'(!s_info.plane_flags[1])}};
       end
     end
+    if (PARTS && !s_valid) set = '0;
   end
 
-  assign advance = !out_valid_q || m_tready;
-  assign s_tready = advance;
-  assign m_tdata = out_q;
-  assign m_tvalid = out_valid_q;
+  assign m_data = out_q;
+  assign m_valid = out_valid_q;
 
   always_ff @(posedge clk) begin
-    if (advance) begin
-      out_valid_q <= s_tvalid && s_info.last_part;
-      for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-        if (7'(i) >= s_info.bytes) out_q[8*i+:8] <= '0;
-        else if (set[i%4]) out_q[8*i+:8] <= record[8*i+:8];
-      end
+    out_valid_q <= s_valid && s_info.last_part;
+    for (int i = 0; i < int'(BEAT_BYTES); i++) begin
+      if (7'(i) >= s_info.bytes && (!PARTS || s_valid)) out_q[8*i+:8] <= '0;
+      else if (set[i%4]) out_q[8*i+:8] <= record[8*i+:8];
     end
     if (rst) out_valid_q <= 1'b0;
   end
 
 `ifndef SYNTHESIS
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      s_tvalid && s_tready && s_info.last_part |=> m_tvalid);
-  a_stable : assert property (@(posedge clk) disable iff (rst)
-      m_tvalid && !m_tready |=> m_tvalid && $stable(m_tdata));
+      s_valid && s_info.last_part |=> m_valid);
 `endif
 
 endmodule

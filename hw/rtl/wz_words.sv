@@ -44,8 +44,8 @@ module wz_words
   logic [WORD_POINTER_W-1:0] word_q;
   logic [7:0] left_q;  // words, but one
   logic [USER_W-1:0] user_q;
-  logic [POINTER_W-1:0] held_q, limit, behind;
-  logic busy_q, empty_q, first_q, last_q, ended, load;
+  logic [POINTER_W-1:0] held_q, limit, limit_now, behind;
+  logic busy_q, empty_q, first_q, last_q, ended, ended_now, load;
 
   wz_reach u_reach (
       .clk,
@@ -54,8 +54,12 @@ module wz_words
       .load,
       .next_packet(s_place.packet),
       .limit,
-      .ended
+      .ended,
+      .limit_now,
+      .ended_now
   );
+
+  wire unused = &{1'b0, limit_now, ended_now};
 
   // Both are less than half of their range apart: the sign tells which is ahead.
   assign behind = word_q[WORD_POINTER_W-1-:POINTER_W] - limit;
