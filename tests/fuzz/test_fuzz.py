@@ -65,14 +65,14 @@ def test_seeds_of_other_targets(name: str) -> None:
     assert all(len(seed) <= target(name).MAX_BYTES for seed in seeds)
 
 
-@pytest.mark.parametrize("name", TARGETS[:1])
+@pytest.mark.parametrize("name", TARGETS)
 def test_inputs_that_fuzzing_kept(name: str) -> None:
     """Inputs that reached something new."""
     checker = target(name).Checker()
     kept = read_kept(name)
     accepted = sum(checker.check(data) for data in kept)
     assert 0 < accepted < len(kept)
-    assert len(kept) > 200
+    assert len(kept) > 50
 
 
 @pytest.mark.parametrize(
