@@ -6,12 +6,14 @@
 // carriers dealt out to the values that have one, and the two are merged. Other beats are zero;
 // the tail, or a constant block, is filled in later. A block that travels as it is is all carriers.
 //
-//   latency       3 clocks from the group of symbols that completes a beat; 0 from a carrier beat
-//                 that is waited for
+//   latency       3 clocks from the group of symbols that completes a beat, 4 from the job; 0 from a
+//                 carrier beat that is waited for
 //   throughput    1 beat a clock, or a group of symbols a clock
-//   back-pressure m_tready reaches s_symbol_tready and s_carrier_tready combinationally
+//   back-pressure s_symbol_tready depends on flops and s_symbol_tlast; m_tready reaches
+//                 s_carrier_tready combinationally
 //
-// Outputs are combinational from flops and s_carrier: give them a register.
+// Outputs are combinational from flops and s_carrier: give them a register. Symbols go straight into
+// one.
 
 module wz_carrier_place
   import wz_format_pkg::*;
@@ -55,14 +57,31 @@ module wz_carrier_place
   localparam int unsigned GROUP_W = (GROUPS == 1) ? 1 : $clog2(GROUPS);
   localparam int unsigned LANES_USED = (PLACES > LANES) ? LANES : PLACES;
 
-  element_type_e element;
-  assign element = built(TYPES, s_job_tdata.element);
+  // The block's beats, one ahead: they are known long before their symbols.
+  typedef struct packed {
+    element_type_e element;
+    logic symbols;  // has any
+    logic stored;
+    logic bare;
+    logic none;
+    logic last;
+  } beat_t;
 
-  // A beat's symbols: those of the groups before, and the group at the input.
-  logic [GROUP_W-1:0] group_q, group_last;
-  logic [PLACES-1:0][7:0] symbol;
-  logic [PLACES-1:0] nonzero;
-  logic bad_codes_q, bad_q, complete, symbol_go;
+  logic fresh_q, stored, beat_next, beat_ready;
+  logic [5:0] number, number_q;
+  logic [63:0] stored_beats, stored_q;
+  beat_t beat_q;
+  logic beat_valid_q, beat_go, front_ready;
+  logic [GROUP_W-1:0] group_last, group_last_q;
+  element_type_e element;
+
+  assign element = built(TYPES, s_job_tdata.element);
+  assign number = fresh_q ? '0 : number_q;
+  assign stored_beats = fresh_q ? s_job_tdata.stored_beats : stored_q;
+  assign stored = stored_beats[0] && {1'b0, number} < s_job_tdata.value_beats;
+  assign beat_ready = !beat_valid_q || beat_go;
+  assign beat_next = s_job_tvalid && beat_ready;
+  assign s_job_tready = beat_ready && number == s_job_tdata.last_beat;
 
   if (GROUPS == 1) begin : g_one
     assign group_last = '0;
@@ -72,14 +91,54 @@ module wz_carrier_place
                         {GROUP_W{values_log2(element) > 3'($clog2(LANES))}};
   end
 
-  assign complete = s_symbol_tlast || group_q == group_last;
+  always_ff @(posedge clk) begin
+    if (beat_ready) begin
+      beat_q.element <= element;
+      beat_q.symbols <= stored && s_job_tdata.symbols;
+      beat_q.stored <= stored;
+      beat_q.bare <= s_job_tdata.bare;
+      beat_q.none <= s_job_tdata.no_carriers;
+      beat_q.last <= number == s_job_tdata.last_beat;
+      group_last_q <= group_last;
+      beat_valid_q <= s_job_tvalid;
+    end
+    if (beat_next) begin
+      number_q <= number + 1'b1;
+      stored_q <= stored_beats >> 1;
+      fresh_q  <= number == s_job_tdata.last_beat;
+    end
+    if (rst) begin
+      beat_valid_q <= 1'b0;
+      fresh_q <= 1'b1;
+    end
+  end
+
+  // A beat's symbols: those of the groups before, and the group at the input.
+  typedef struct packed {
+    logic [PLACES-1:0][7:0] symbol;
+    element_type_e element;
+    logic bare;
+    logic bad_codes;
+    logic bad;
+  } front_t;
+
+  logic [GROUP_W-1:0] group_q;
+  logic [PLACES-1:0][7:0] symbol;
+  logic [PLACES-1:0] nonzero, carried;
+  logic bad_codes_q, bad_q, complete, symbol_go;
+  front_t front_new;
+
+  assign complete = s_symbol_tlast || group_q == group_last_q;
+  assign beat_go = beat_valid_q && front_ready &&
+                   (!beat_q.symbols || (s_symbol_tvalid && complete));
+  assign s_symbol_tready = beat_valid_q && beat_q.symbols && (!complete || front_ready);
   assign symbol_go = s_symbol_tvalid && s_symbol_tready;
 
   for (genvar g = 0; g < GROUPS; g++) begin : g_group
     for (genvar i = 0; i < LANES_USED; i++) begin : g_lane
       localparam int unsigned V = g * LANES + i;
       if (g == GROUPS - 1) begin : g_last
-        assign {nonzero[V], symbol[V]} = (beat_symbols && group_q == GROUP_W'(g))
+        assign {nonzero[V], symbol[V]} = (beat_q.symbols && group_q == GROUP_W'(g))
             ? {s_symbol_nonzero[i], s_symbol_tdata[i]} : '0;
       end else begin : g_before
         logic [8:0] earlier_q;
@@ -88,11 +147,20 @@ module wz_carrier_place
             earlier_q <= {s_symbol_nonzero[i], s_symbol_tdata[i]};
           end
         end
-        assign {nonzero[V], symbol[V]} = !beat_symbols ? '0
+        assign {nonzero[V], symbol[V]} = !beat_q.symbols ? '0
             : (group_q == GROUP_W'(g)) ? {s_symbol_nonzero[i], s_symbol_tdata[i]}
             : (group_q > GROUP_W'(g)) ? earlier_q : '0;
       end
     end
+  end
+  assign carried = {PLACES{beat_q.stored}} & ({PLACES{!beat_q.bare}} | nonzero);
+
+  always_comb begin
+    front_new.symbol = symbol;
+    front_new.element = beat_q.element;
+    front_new.bare = beat_q.bare;
+    front_new.bad_codes = beat_q.symbols && (s_symbol_bad_codes || bad_codes_q);
+    front_new.bad = beat_q.symbols && (s_symbol_bad || bad_q);
   end
 
   always_ff @(posedge clk) begin
@@ -108,71 +176,35 @@ module wz_carrier_place
     end
   end
 
-  // The block's beats.
-  logic fresh_q, stored, beat_symbols, beat_last, beat_go, front_ready;
-  logic [5:0] beat, beat_q;
-  logic [63:0] stored_beats, stored_q;
+  // A skid buffer: here the chain of readies from the output ends.
+  front_t front, dealt;
+  logic [PLACES-1:0] front_carried, mask;
+  logic front_none, front_last, front_valid, mask_ready;
 
-  assign beat = fresh_q ? '0 : beat_q;
-  assign stored_beats = fresh_q ? s_job_tdata.stored_beats : stored_q;
-  assign stored = stored_beats[0] && {1'b0, beat} < s_job_tdata.value_beats;
-  assign beat_symbols = stored && s_job_tdata.symbols;
-  assign beat_last = beat == s_job_tdata.last_beat;
-  assign beat_go = s_job_tvalid && front_ready && (!beat_symbols || (s_symbol_tvalid && complete));
-  assign s_symbol_tready = s_job_tvalid && beat_symbols && (!complete || front_ready);
-  assign s_job_tready = beat_go && beat_last;
+  wz_skid #(
+      .W($bits(front_t) + PLACES + 2)
+  ) u_front (
+      .clk,
+      .rst,
+      .s_tdata({front_new, carried, beat_q.none, beat_q.last}),
+      .s_tvalid(beat_go),
+      .s_tready(front_ready),
+      .m_tdata({front, front_carried, front_none, front_last}),
+      .m_tvalid(front_valid),
+      .m_tready(mask_ready)
+  );
 
-  always_ff @(posedge clk) begin
-    if (beat_go) begin
-      beat_q   <= beat + 1'b1;
-      stored_q <= stored_beats >> 1;
-      fresh_q  <= beat_last;
-    end
-    if (rst) fresh_q <= 1'b1;
-  end
-
-  // Which places have a carrier.
-  typedef struct packed {
-    logic [PLACES-1:0][7:0] symbol;
-    element_type_e element;
-    logic bare;
-    logic bad_codes;
-    logic bad;
-  } front_t;
-
-  logic [PLACES-1:0] mask, mask_q;
-  front_t front_q, dealt;
-  logic front_none_q, front_last_q, front_valid_q, mask_ready;
-
+  // Which places have a carrier: a value of 2 or 4 bytes may take several.
   for (genvar p = 0; p < PLACES; p++) begin : g_mask
-    // A value of 2 or 4 bytes may take several places.
     localparam int unsigned V2 = p * 32 / PLACES;
     localparam int unsigned V4 = p * 16 / PLACES;
-    logic carried;
     always_comb begin
-      unique case (width_log2(element))
-        2'd1: carried = nonzero[(V2<PLACES)?V2 : 0];
-        2'd2: carried = nonzero[V4];
-        default: carried = nonzero[p];
+      unique case (width_log2(front.element))
+        2'd1: mask[p] = front_carried[(V2<PLACES)?V2 : 0];
+        2'd2: mask[p] = front_carried[V4];
+        default: mask[p] = front_carried[p];
       endcase
     end
-    assign mask[p] = stored && (!s_job_tdata.bare || carried);
-  end
-
-  assign front_ready = !front_valid_q || mask_ready;
-  always_ff @(posedge clk) begin
-    if (front_ready) begin
-      mask_q <= mask;
-      front_q.symbol <= symbol;
-      front_q.element <= element;
-      front_q.bare <= s_job_tdata.bare;
-      front_q.bad_codes <= beat_symbols && (s_symbol_bad_codes || bad_codes_q);
-      front_q.bad <= beat_symbols && (s_symbol_bad || bad_q);
-      front_none_q <= s_job_tdata.no_carriers;
-      front_last_q <= beat_last;
-      front_valid_q <= beat_go;
-    end
-    if (rst) front_valid_q <= 1'b0;
   end
 
   // The frame's carrier beats: how many there are, and in the last one how many places.
@@ -203,7 +235,7 @@ module wz_carrier_place
       .clk,
       .rst,
       .s_tdata(carriers_new),
-      .s_tvalid(beat_go && fresh_q && !s_job_tdata.no_carriers),
+      .s_tvalid(beat_next && fresh_q && !s_job_tdata.no_carriers),
       .s_tready(carriers_ready),
       .m_tdata(carriers),
       .m_tvalid(carriers_valid),
@@ -228,11 +260,11 @@ module wz_carrier_place
   ) u_deal (
       .clk,
       .rst,
-      .s_mask_tdata(mask_q),
-      .s_mask_none(front_none_q),
-      .s_mask_tuser(front_q),
-      .s_mask_tlast(front_last_q),
-      .s_mask_tvalid(front_valid_q),
+      .s_mask_tdata(mask),
+      .s_mask_none(front_none),
+      .s_mask_tuser(front),
+      .s_mask_tlast(front_last),
+      .s_mask_tvalid(front_valid),
       .s_mask_tready(mask_ready),
       .s_item_tdata(s_carrier_tdata),
       .s_item_tcount(item_last ? carriers.last_count : (PLACE_W + 1)'(PLACES)),
@@ -275,7 +307,7 @@ module wz_carrier_place
 
 `ifndef SYNTHESIS
   a_carriers : assert property (@(posedge clk) disable iff (rst)
-      beat_go && fresh_q |-> carriers_ready);
+      beat_next && fresh_q |-> carriers_ready);
 `endif
   wire unused = &{1'b0, s_symbol_tdata, s_symbol_nonzero, carriers_level, carriers_ready, item_user};
 

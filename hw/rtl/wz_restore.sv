@@ -8,11 +8,11 @@
 // what wz_sections does not: codes, ranks, escapes, bare zeros and the CRC. Every packet gives a
 // block of the plan's length, marked at its last beat if it is wrong; a refused one gives one byte.
 //
-//   latency       20 clocks from the unary word that completes a group of LANES codes to its beat, if
-//                 LANES * W is at least 64; the last beat of a block 8 more. 5 clocks more from the
-//                 plan of a block without symbols
+//   latency       18 clocks from the unary word with the code behind a group of LANES codes (19 if it has
+//                 more than 2 * LANES) to the group's beat; 9 from the plan of a block without symbols;
+//                 the last beat of a block at least 10 after it came to wz_seal
 //   throughput    1 beat a clock, or LANES values; 8 clocks a frame with symbols (16 with coder R2)
-//   back-pressure every ready but that of wz_deal's users is a flop; queues of 16 frames
+//   back-pressure no ready depends on m_axis_tready but through flops; queues of 16 frames
 //
 // A group that holds an escape waits for it, so s_unary must not keep s_escape from being offered.
 
@@ -340,10 +340,10 @@ module wz_restore
     assign nonzero[i] = table_nonzero[i] && value[i];
   end
 
-  // Escapes. The skid buffer's first register is the one that wz_escape_insert needs.
-  localparam int unsigned SYMBOLS_W = 9 * LANES + 3;
-  logic [SYMBOLS_W-1:0] inserted;
-  logic inserted_valid, inserted_ready;
+  // Escapes.
+  logic [LANES-1:0][7:0] inserted;
+  logic [LANES-1:0] inserted_nonzero;
+  logic inserted_bad_codes, inserted_bad, inserted_last, inserted_valid, inserted_ready;
 
   wz_escape_insert #(
       .LANES(LANES),
@@ -366,29 +366,13 @@ module wz_restore
       .s_tlast(rank_last),
       .s_tvalid(look_up),
       .s_tready(insert_ready),
-      .m_symbol(inserted[8*LANES-1:0]),
-      .m_nonzero(inserted[8*LANES+:LANES]),
-      .m_bad_codes(inserted[9*LANES]),
-      .m_bad_symbol(inserted[9*LANES+1]),
-      .m_tlast(inserted[9*LANES+2]),
+      .m_symbol(inserted),
+      .m_nonzero(inserted_nonzero),
+      .m_bad_codes(inserted_bad_codes),
+      .m_bad_symbol(inserted_bad),
+      .m_tlast(inserted_last),
       .m_tvalid(inserted_valid),
       .m_tready(inserted_ready)
-  );
-
-  logic [SYMBOLS_W-1:0] symbols_out;
-  logic symbols_valid, symbols_ready;
-
-  wz_skid #(
-      .W(SYMBOLS_W)
-  ) u_symbols (
-      .clk,
-      .rst,
-      .s_tdata(inserted),
-      .s_tvalid(inserted_valid),
-      .s_tready(inserted_ready),
-      .m_tdata(symbols_out),
-      .m_tvalid(symbols_valid),
-      .m_tready(symbols_ready)
   );
 
   // Beats.
@@ -404,13 +388,13 @@ module wz_restore
       .s_job_tdata(place_job),
       .s_job_tvalid(job_valid[3]),
       .s_job_tready(job_ready[3]),
-      .s_symbol_tdata(symbols_out[8*LANES-1:0]),
-      .s_symbol_nonzero(symbols_out[8*LANES+:LANES]),
-      .s_symbol_bad_codes(symbols_out[9*LANES]),
-      .s_symbol_bad(symbols_out[9*LANES+1]),
-      .s_symbol_tlast(symbols_out[9*LANES+2]),
-      .s_symbol_tvalid(symbols_valid),
-      .s_symbol_tready(symbols_ready),
+      .s_symbol_tdata(inserted),
+      .s_symbol_nonzero(inserted_nonzero),
+      .s_symbol_bad_codes(inserted_bad_codes),
+      .s_symbol_bad(inserted_bad),
+      .s_symbol_tlast(inserted_last),
+      .s_symbol_tvalid(inserted_valid),
+      .s_symbol_tready(inserted_ready),
       .s_carrier_tdata,
       .s_carrier_tvalid,
       .s_carrier_tready,
@@ -424,7 +408,7 @@ module wz_restore
 
   logic [511:0] block;
   logic [5:0] block_last_byte;
-  logic block_bad_codes, block_bad, block_last, block_valid, block_ready;
+  logic block_bad_codes, block_bad, block_last, block_valid, block_room;
 
   wz_unalign #(
       .TYPES(TYPES)
@@ -445,7 +429,7 @@ module wz_restore
       .m_bad(block_bad),
       .m_tlast(block_last),
       .m_tvalid(block_valid),
-      .m_tready(block_ready)
+      .room(block_room)
   );
 
   wz_seal u_seal (
@@ -464,7 +448,7 @@ module wz_restore
       .s_bad(block_bad),
       .s_tlast(block_last),
       .s_tvalid(block_valid),
-      .s_tready(block_ready),
+      .room(block_room),
       .m_axis_tdata,
       .m_axis_tkeep,
       .m_axis_tlast,

@@ -6,9 +6,9 @@
 // comes first (m_status of wz_sections), then what was found on the way here, then the CRC. With
 // `late`, the packet ends within the escapes: then it is corrupt if its codes are, else truncated.
 //
-//   latency       2 clocks; the last beat 10, or until the status is there
+//   latency       2 clocks; the last beat 10, or 2 after its status
 //   throughput    1 beat a clock; the queue takes what comes while a last beat waits
-//   back-pressure s_tready is a flop
+//   back-pressure `room`, a flop: 4 more beats may come
 
 module wz_seal
   import wz_format_pkg::*;
@@ -34,7 +34,7 @@ module wz_seal
     input  logic         s_bad,
     input  logic         s_tlast,
     input  logic         s_tvalid,
-    output logic         s_tready,
+    output logic         room,
 
     output logic [511:0] m_axis_tdata,
     output logic [63:0]  m_axis_tkeep,
@@ -54,11 +54,15 @@ module wz_seal
   localparam int unsigned LEVEL_W = $clog2(DEPTH) + 1;
 
   // Beats, waiting.
-  logic take, out_valid, out_ready, out_last;
+  logic beats_ready, out_valid, out_ready, out_last;
   logic [5:0] out_last_byte;
   logic [LEVEL_W-1:0] beats_level;
 
-  assign take = s_tvalid && s_tready;
+  // One may have come on the clock before, and one comes now.
+  always_ff @(posedge clk) begin
+    room <= beats_level < LEVEL_W'(DEPTH - 6);
+    if (rst) room <= 1'b0;
+  end
 
   wz_fifo #(
       .W(512 + 7),
@@ -68,7 +72,7 @@ module wz_seal
       .rst,
       .s_tdata({s_tdata, s_last_byte, s_tlast}),
       .s_tvalid,
-      .s_tready,
+      .s_tready(beats_ready),
       .m_tdata({m_axis_tdata, out_last_byte, out_last}),
       .m_tvalid(out_valid),
       .m_tready(out_ready),
@@ -87,18 +91,18 @@ module wz_seal
       .en(1'b1),
       .s_tdata,
       .s_first(first_q),
-      .s_valid(take),
+      .s_valid(s_tvalid),
       .m_state(state),
       .m_valid(state_valid)
   );
 
   always_ff @(posedge clk) begin
-    if (take) begin
+    if (s_tvalid) begin
       first_q <= s_tlast;
       bad_codes_q <= !s_tlast && (bad_codes_q || s_bad_codes);
       bad_q <= !s_tlast && (bad_q || s_bad);
     end
-    last_q <= {last_q[CRC_LATENCY-1:1], take && s_tlast};
+    last_q <= {last_q[CRC_LATENCY-1:1], s_tvalid && s_tlast};
     bad_codes_after_q <= {bad_codes_after_q[CRC_LATENCY-1:1], bad_codes_q || s_bad_codes};
     bad_after_q <= {bad_after_q[CRC_LATENCY-1:1], bad_q || s_bad};
     if (rst) begin
@@ -157,10 +161,13 @@ module wz_seal
     end
   end
 
-  // Verdicts, waiting for their last beats.
-  logic wrong, wrong_codes, wrong_coded, wrong_valid, wrong_ready, last_go;
+  // Verdicts, waiting for the status and for their last beats.
+  logic wrong, wrong_codes, wrong_coded, wrong_valid, wrong_ready, verdict_ready, last_go;
   logic [1:0] wrong_mode;
   logic [LEVEL_W:0] wrong_level;
+  logic verdict_valid_q, verdict_coded_q;
+  mode_e verdict_mode_q;
+  error_e verdict_q;
 
   wz_fifo #(
       .W(5),
@@ -173,22 +180,31 @@ module wz_seal
       .s_tready(wrong_ready),
       .m_tdata({wrong, wrong_codes, wrong_coded, wrong_mode}),
       .m_tvalid(wrong_valid),
-      .m_tready(last_go),
+      .m_tready(verdict_ready && s_status_tvalid),
       .level(wrong_level)
   );
 
-  assign m_axis_tvalid = out_valid && (!out_last || (wrong_valid && s_status_tvalid));
-  assign out_ready = m_axis_tready && (!out_last || (wrong_valid && s_status_tvalid));
-  assign last_go = m_axis_tvalid && m_axis_tready && out_last;
-  assign s_status_tready = out_valid && out_last && wrong_valid && m_axis_tready;
-  assign m_axis_tlast = out_last;
+  assign verdict_ready = !verdict_valid_q || last_go;
+  assign s_status_tready = verdict_ready && wrong_valid;
 
-  always_comb begin
-    if (s_status_late && wrong_codes) m_axis_tuser = ERROR_CORRUPT;
-    else if (s_status_tdata != ERROR_NONE) m_axis_tuser = s_status_tdata;
-    else m_axis_tuser = (wrong || wrong_codes) ? ERROR_CORRUPT : ERROR_NONE;
-    if (!out_last) m_axis_tuser = ERROR_NONE;
+  always_ff @(posedge clk) begin
+    if (verdict_ready) begin
+      if (s_status_late && wrong_codes) verdict_q <= ERROR_CORRUPT;
+      else if (s_status_tdata != ERROR_NONE) verdict_q <= s_status_tdata;
+      else verdict_q <= (wrong || wrong_codes) ? ERROR_CORRUPT : ERROR_NONE;
+      verdict_coded_q <= wrong_coded;
+      verdict_mode_q  <= mode_e'(wrong_mode);
+      verdict_valid_q <= wrong_valid && s_status_tvalid;
+    end
+    if (rst) verdict_valid_q <= 1'b0;
   end
+
+  // Output.
+  assign m_axis_tvalid = out_valid && (!out_last || verdict_valid_q);
+  assign out_ready = m_axis_tready && (!out_last || verdict_valid_q);
+  assign last_go = out_valid && out_last && verdict_valid_q && m_axis_tready;
+  assign m_axis_tlast = out_last;
+  assign m_axis_tuser = out_last ? verdict_q : ERROR_NONE;
 
   always_comb begin
     for (int j = 0; j < 64; j++) m_axis_tkeep[j] = !out_last || 6'(j) <= out_last_byte;
@@ -196,8 +212,8 @@ module wz_seal
 
   always_ff @(posedge clk) begin
     event_valid <= last_go;
-    event_coded <= wrong_coded;
-    event_mode  <= mode_e'(wrong_mode);
+    event_coded <= verdict_coded_q;
+    event_mode  <= verdict_mode_q;
     event_error <= m_axis_tuser;
     if (rst) event_valid <= 1'b0;
   end
@@ -205,10 +221,11 @@ module wz_seal
 `ifndef SYNTHESIS
   a_job : assert property (@(posedge clk) disable iff (rst) s_job_tready |-> s_job_tvalid);
   a_verdict : assert property (@(posedge clk) disable iff (rst) wrong_valid_q |-> wrong_ready);
+  a_room : assert property (@(posedge clk) disable iff (rst) s_tvalid |-> beats_ready);
   a_stable : assert property (@(posedge clk) disable iff (rst)
       m_axis_tvalid && !m_axis_tready |=> m_axis_tvalid && $stable({
         m_axis_tdata, m_axis_tkeep, m_axis_tlast, m_axis_tuser}));
 `endif
-  wire unused = &{1'b0, state_valid, s_job_tvalid, beats_level, wrong_level, wrong_ready};
+  wire unused = &{1'b0, state_valid, s_job_tvalid, beats_ready, wrong_level, wrong_ready};
 
 endmodule

@@ -43,41 +43,41 @@ module wz_symbol_table
     end
   endfunction
 
-  // Whether a number is at most S, by its bits from 4 up.
-  function automatic logic at_most(input logic [9:4] x, input logic [3:0] bits);
-    return (bits == 4'd8) ? x[9:8] == '0 : (bits == 4'd5) ? x[9:5] == '0 : x == '0;
+  // Whether a number is at most S - less, for less up to 3.
+  function automatic logic at_most(input logic [9:0] x, input logic [3:0] bits,
+                                   input logic [1:0] less);
+    unique case (bits)
+      4'd8: return x[9:8] == '0 && !(&x[7:2] && x[1:0] > 2'd3 - less);
+      4'd5: return x[9:5] == '0 && !(&x[4:2] && x[1:0] > 2'd3 - less);
+      default: return x[9:4] == '0 && !(&x[3:2] && x[1:0] > 2'd3 - less);
+    endcase
   endfunction
 
   // Walk: `left_q` and `right_q` are the next symbols on each side. It begins with the base on the
   // left and a path that goes there, so that the base is a step like any other.
   logic walking_q, last_pair, load;
   logic [PAIR_W-1:0] pair_q, last_pair_q;
-  logic [ZERO_RANK_BITS-1:0] zero_rank_q;
+  logic [PAIR_W-1:0] to_zero_q;  // pairs before the one that symbol 0 is in
+  logic zero_odd_q, zero_none_q, zero_first_q, zero_second_q;
   logic [3:0] bits_q;
   logic [PATH_BITS+16:0] path_q;  // base, path, then left at every second step
   logic [7:0] left_q, left_1, left_2;
-  logic [9:0] right_q, right_1, right_2, right_3, job_1, job_2;
+  logic [9:0] right_q, right_1, right_2, job_1;
   logic [3:0] job_bits;
   // Whether left_q, left_q - 1, ... are at least 1, and right_q, right_q + 1, ... at most S.
   logic [1:0] left_ok_q, right_ok_q;
   logic [3:0] left_ok, right_ok;
-  logic has_zero, zero_first, zero_second;
 
-  assign has_zero = zero_rank_q != ZERO_RANK_BITS'(ZERO_RANK_NONE);
-  assign zero_first = has_zero && {pair_q, 1'b0} == {1'b0, zero_rank_q};
-  assign zero_second = has_zero && {pair_q, 1'b1} == {1'b0, zero_rank_q};
   assign last_pair = pair_q == last_pair_q;
 
   assign left_1 = left_q - 8'd1;
   assign left_2 = left_q - 8'd2;
   assign right_1 = right_q + 10'd1;
   assign right_2 = right_q + 10'd2;
-  assign right_3 = right_q + 10'd3;
   assign job_1 = 10'(s_job_tdata.base) + 10'd1;
-  assign job_2 = 10'(s_job_tdata.base) + 10'd2;
   assign job_bits = symbol_bits(built(TYPES, s_job_tdata.element));
   assign left_ok = {left_q > 8'd3, left_q > 8'd2, left_ok_q};
-  assign right_ok = {at_most(right_3[9:4], bits_q), at_most(right_2[9:4], bits_q), right_ok_q};
+  assign right_ok = {at_most(right_q, bits_q, 2'd3), at_most(right_q, bits_q, 2'd2), right_ok_q};
 
   // Two ranks.
   logic first_left, first_right, second_left, second_right;
@@ -86,13 +86,13 @@ module wz_symbol_table
   logic [1:0] lefts, rights;
 
   always_comb begin
-    first_left = !zero_first && left_ok_q[0] && (!right_ok_q[0] || path_q[0]);
-    first_right = !zero_first && right_ok_q[0] && !(left_ok_q[0] && path_q[0]);
-    second_path = zero_first ? path_q[0] : path_q[1];
+    first_left = !zero_first_q && left_ok_q[0] && (!right_ok_q[0] || path_q[0]);
+    first_right = !zero_first_q && right_ok_q[0] && !(left_ok_q[0] && path_q[0]);
+    second_path = zero_first_q ? path_q[0] : path_q[1];
     second_left_ok = first_left ? left_ok_q[1] : left_ok_q[0];
     second_right_ok = first_right ? right_ok_q[1] : right_ok_q[0];
-    second_left = !zero_second && second_left_ok && (!second_right_ok || second_path);
-    second_right = !zero_second && second_right_ok && !(second_left_ok && second_path);
+    second_left = !zero_second_q && second_left_ok && (!second_right_ok || second_path);
+    second_right = !zero_second_q && second_right_ok && !(second_left_ok && second_path);
     lefts = 2'(first_left) + 2'(second_left);
     rights = 2'(first_right) + 2'(second_right);
     first_symbol = first_left ? left_q : right_q[7:0];
@@ -116,18 +116,27 @@ module wz_symbol_table
     left_ok_q <= (lefts == 2'd2) ? left_ok[3:2] : (lefts == 2'd1) ? left_ok[2:1] : left_ok[1:0];
     right_ok_q <= (rights == 2'd2) ? right_ok[3:2]
                 : (rights == 2'd1) ? right_ok[2:1] : right_ok[1:0];
-    path_q <= (zero_first || zero_second) ? path_q >> 1 : path_q >> 2;
+    path_q <= (zero_first_q || zero_second_q) ? path_q >> 1 : path_q >> 2;
+
+    to_zero_q <= to_zero_q - 1'b1;
+    zero_first_q <= to_zero_q == PAIR_W'(1) && !zero_odd_q;
+    zero_second_q <= to_zero_q == PAIR_W'(1) && zero_odd_q && !zero_none_q;
 
     if (load) begin
       pair_q <= '0;
       last_pair_q <= (s_job_tdata.coder == CODER_R2) ? 4'd15 : 4'd7;
-      zero_rank_q <= s_job_tdata.zero_rank;
+      // Ranks of symbol 0 are below 15: counting from it does not come round within a walk.
+      to_zero_q <= PAIR_W'(s_job_tdata.zero_rank[ZERO_RANK_BITS-1:1]);
+      zero_odd_q <= s_job_tdata.zero_rank[0];
+      zero_none_q <= s_job_tdata.zero_rank == ZERO_RANK_BITS'(ZERO_RANK_NONE);
+      zero_first_q <= s_job_tdata.zero_rank == '0;
+      zero_second_q <= s_job_tdata.zero_rank == ZERO_RANK_BITS'(1);
       bits_q <= job_bits;
       path_q <= {16'h5555, s_job_tdata.path, 1'b1};
       left_q <= s_job_tdata.base;
       right_q <= job_1;
       left_ok_q <= {s_job_tdata.base > 8'd1, s_job_tdata.base != '0};
-      right_ok_q <= {at_most(job_2[9:4], job_bits), at_most(job_1[9:4], job_bits)};
+      right_ok_q <= {at_most(job_1, job_bits, 2'd1), at_most(job_1, job_bits, 2'd0)};
       write_bank_q <= !write_bank_q;
     end
 
@@ -148,8 +157,6 @@ module wz_symbol_table
     end
   end
 
-  wire unused = &{1'b0, right_3[3:0], job_2[3:0]};
-
   // Entries: known, nonzero, symbol.
   logic [9:0] even_q, odd_q;
   logic [PAIR_W:0] address_q;
@@ -161,14 +168,14 @@ module wz_symbol_table
 
   always_ff @(posedge clk) begin
     even_q <= {
-      first_left || first_right || zero_first || always_known,
-      (first_left || first_right) && !zero_first,
-      first_symbol & {8{!zero_first}}
+      first_left || first_right || zero_first_q || always_known,
+      first_left || first_right,
+      first_symbol & {8{!zero_first_q}}
     };
     odd_q <= {
-      second_left || second_right || zero_second || always_known,
-      (second_left || second_right) && !zero_second,
-      second_symbol & {8{!zero_second}}
+      second_left || second_right || zero_second_q || always_known,
+      second_left || second_right,
+      second_symbol & {8{!zero_second_q}}
     };
     address_q <= {write_bank_q, pair_q};
     write_q <= walking_q;

@@ -7,7 +7,7 @@
 //
 //   latency       2 clocks
 //   throughput    1 beat a clock, one for each beat of the block
-//   back-pressure m_tready reaches s_tready combinationally; the data at the output is a flop
+//   back-pressure none but `room`: s_tready is a flop and that; what has been taken comes out
 
 module wz_unalign
   import wz_format_pkg::*;
@@ -35,7 +35,7 @@ module wz_unalign
     output logic         m_bad,
     output logic         m_tlast,
     output logic         m_tvalid,
-    input  logic         m_tready
+    input  logic         room  // for 3 more beats
 );
 
   element_type_e element;
@@ -98,29 +98,26 @@ module wz_unalign
   logic [23:0] head_q2;
   logic [1:0] head_bytes_q2;
   logic [5:0] last_byte_q2;
-  logic first_q, bad_codes_q, bad_q, last_q, valid_q, advance1, advance2;
+  logic first_q, bad_codes_q, bad_q, last_q, valid_q;
 
   assign last = beat_q == last_beat_q;
   assign filled = (beat_q == special_q) ? there_q : {64{elsewhere_q}};
-  assign s_tready = job_valid_q && advance1;
+  assign s_tready = job_valid_q && room;
   assign take = s_tvalid && s_tready;
   assign job_done = take && last;
-  assign advance1 = !valid_q || advance2;
 
   always_ff @(posedge clk) begin
-    if (advance1) begin
-      for (int j = 0; j < 64; j++) begin
-        data_q[8*j+:8] <= s_tdata[8*j+:8] | (fill_q[j%4*8+:8] & {8{filled[j]}});
-      end
-      first_q <= beat_q == '0;
-      bad_codes_q <= s_bad_codes;
-      bad_q <= s_bad;
-      last_q <= last;
-      last_byte_q2 <= last_byte_q;
-      head_q2 <= head_q;
-      head_bytes_q2 <= head_bytes_q;
-      valid_q <= take;
+    for (int j = 0; j < 64; j++) begin
+      data_q[8*j+:8] <= s_tdata[8*j+:8] | (fill_q[j%4*8+:8] & {8{filled[j]}});
     end
+    first_q <= beat_q == '0;
+    bad_codes_q <= s_bad_codes;
+    bad_q <= s_bad;
+    last_q <= last;
+    last_byte_q2 <= last_byte_q;
+    head_q2 <= head_q;
+    head_bytes_q2 <= head_bytes_q;
+    valid_q <= take;
     if (take) beat_q <= last ? '0 : beat_q + 1'b1;
     if (rst) begin
       valid_q <= 1'b0;
@@ -135,37 +132,32 @@ module wz_unalign
 
   assign bytes_before = first_q ? head_q2 : before_q;
   assign window = {data_q, bytes_before};
-  assign advance2 = !m_tvalid || m_tready;
 
   always_ff @(posedge clk) begin
-    if (advance2) begin
-      for (int j = 0; j < 64; j++) begin
-        unique case (head_bytes_q2)
-          2'd0: m_tdata[8*j+:8] <= window[8*(j+3)+:8];
-          2'd1: m_tdata[8*j+:8] <= window[8*(j+2)+:8];
-          2'd2: m_tdata[8*j+:8] <= window[8*(j+1)+:8];
-          default: m_tdata[8*j+:8] <= window[8*j+:8];
-        endcase
-      end
-      if (valid_q) before_q <= data_q[511:488];
-      m_last_byte <= last_byte_q2;
-      m_bad_codes <= bad_codes_q;
-      m_bad <= bad_q;
-      m_tlast <= last_q;
-      m_tvalid <= valid_q;
+    for (int j = 0; j < 64; j++) begin
+      unique case (head_bytes_q2)
+        2'd0: m_tdata[8*j+:8] <= window[8*(j+3)+:8];
+        2'd1: m_tdata[8*j+:8] <= window[8*(j+2)+:8];
+        2'd2: m_tdata[8*j+:8] <= window[8*(j+1)+:8];
+        default: m_tdata[8*j+:8] <= window[8*j+:8];
+      endcase
     end
+    if (valid_q) before_q <= data_q[511:488];
+    m_last_byte <= last_byte_q2;
+    m_bad_codes <= bad_codes_q;
+    m_bad <= bad_q;
+    m_tlast <= last_q;
+    m_tvalid <= valid_q;
     if (rst) m_tvalid <= 1'b0;
   end
 
 `ifndef SYNTHESIS
   logic [2:1] latency_q;
   always_ff @(posedge clk) begin
-    latency_q <= {latency_q[1], take && !valid_q && !m_tvalid};
+    latency_q <= {latency_q[1], take};
     if (rst) latency_q <= '0;
   end
-  a_latency : assert property (@(posedge clk) disable iff (rst) latency_q[2] |-> m_tvalid);
-  a_stable : assert property (@(posedge clk) disable iff (rst)
-      m_tvalid && !m_tready |=> m_tvalid && $stable({m_tdata, m_tlast, m_last_byte}));
+  a_latency : assert property (@(posedge clk) disable iff (rst) latency_q[2] == m_tvalid);
 `endif
 
 endmodule

@@ -9,14 +9,16 @@
 // merged by fours and fours to all slots. Each slot has a memory of its own, 32 codes deep.
 //
 // A packet in is a unary section in 128-bit words, zero beyond its end. A packet out is its codes,
-// LANES a vector, in the last of which m_tcount may be less (even 0). Beside the last: m_overflow,
-// more than 15 zeros before a one; m_found and m_position, the last 1 in the section's last word.
+// LANES a vector, in the last of which m_tcount may be less, 0 if the section has no codes at all.
+// Beside the last: m_overflow, more than 15 zeros before a one; m_found and m_position, the last 1 in
+// the section's last word.
 //
-//   latency       8 clocks from the word that completes a vector, LANES = 32
+//   latency       7 clocks from the word with the code behind a vector, or the section's last word;
+//                 1 more if that word takes two clocks and the code is in its upper half
 //   throughput    4 * LANES bits, at most 128, a clock, while they hold at most 2 * LANES codes; then
 //                 two clocks. A vector of LANES codes a clock out
 //   back-pressure s_tready falls while fewer than some 30 of the 64 vectors of the buffer are free;
-//                 it does not depend on s_tvalid or m_tready
+//                 it depends on flops alone
 
 module wz_unary_scan #(
     parameter int unsigned LANES = 32,  // 8, 16, 32 or 64
@@ -121,10 +123,12 @@ module wz_unary_scan #(
     end
   end
 
-  // Clock B: the tables.
+  // Clock B: the tables, and counts inside fours of chunks.
   logic [CHUNKS-1:0][6:0][2:0] gap_b;
   logic [CHUNKS-1:0][2:0] trail_b;
   logic [CHUNKS-1:0][3:0] count_b;
+  logic [CHUNKS-1:0][4:0] before_b;  // codes before the chunk in its four
+  logic [QUADS-1:0][5:0] quad_b;
   logic [PART_W-1:0] part_b;
   logic first_b, last_b, valid_b;
 
@@ -138,10 +142,18 @@ module wz_unary_scan #(
         count_b[c] <= 4'($countones(chunk));
       end
     end
+    if (c % 4 == 0) begin : g_first
+      assign before_b[c] = 5'd0;
+    end else begin : g_more
+      always_ff @(posedge clk) begin
+        if (advance) before_b[c] <= 5'($countones(bits[8*c-1:c/4*32]));
+      end
+    end
   end
 
   always_ff @(posedge clk) begin
     if (advance) begin
+      for (int q = 0; q < int'(QUADS); q++) quad_b[q] <= 6'($countones(bits[32*q+:32]));
       part_b  <= part_q;
       first_b <= first_q;
       last_b  <= part_last && s_tlast;
@@ -151,20 +163,22 @@ module wz_unary_scan #(
   end
 
   // Clock C: the zeros before the first code of each chunk, from two chunks back at most; counts
-  // inside fours of chunks.
+  // before each four.
   logic [CHUNKS+1:0][2:0] trail;  // two chunks of the part before, then this part's
   logic [CHUNKS+1:0] empty;
   logic [1:0][2:0] trail_before_q;
   logic [1:0] empty_before_q;
   logic [CHUNKS-1:0][7:0][3:0] gap_c;
   logic [CHUNKS-1:0][3:0] count_c;
-  logic [CHUNKS-1:0][4:0] before_c;  // codes before the chunk in its four
+  logic [CHUNKS-1:0][4:0] before_c;
   logic [CHUNKS-1:0][2:0] trail_c;
-  logic [QUADS-1:0][5:0] quad_c;
+  logic [QUADS:0][7:0] quad_sum, quad_c;
+  logic [7:0] half_sum, half_c;  // codes of the lower half of the chunks
+  logic [7:0] step_c;  // what the write pointer advances by
   logic [CHUNKS-1:0] overflow_c;
-  logic [CHUNK_W-1:0] highest_c;
+  logic [CHUNK_W-1:0] highest, highest_c;
   logic [PART_W-1:0] part_c;
-  logic found_c, last_c, valid_c;
+  logic found_c, last_c, valid_c, over;
 
   for (genvar c = 0; c < CHUNKS; c++) begin : g_zeros
     logic [3:0] carried;
@@ -182,6 +196,7 @@ module wz_unary_scan #(
         gap_c[c][7] <= 4'd0;  // the eighth code of eight bits
         overflow_c[c] <= !empty[c+2] && (too_many || zeros[4]);
         count_c[c] <= count_b[c];
+        before_c[c] <= before_b[c];
         trail_c[c] <= trail_b[c];
       end
     end
@@ -189,17 +204,21 @@ module wz_unary_scan #(
   assign trail[1:0] = first_b ? '0 : trail_before_q;
   assign empty[1:0] = first_b ? '0 : empty_before_q;
 
-  for (genvar q = 0; q < QUADS; q++) begin : g_quad
-    always_ff @(posedge clk) begin
-      if (advance) begin
-        before_c[4*q] <= 5'd0;
-        before_c[4*q+1] <= 5'(count_b[4*q]);
-        before_c[4*q+2] <= 5'(count_b[4*q]) + 5'(count_b[4*q+1]);
-        before_c[4*q+3] <= 5'(count_b[4*q]) + 5'(count_b[4*q+1]) + 5'(count_b[4*q+2]);
-        quad_c[q] <= (6'(count_b[4*q]) + 6'(count_b[4*q+1])) +
-                     (6'(count_b[4*q+2]) + 6'(count_b[4*q+3]));
-      end
+  assign quad_sum[0] = '0;
+  for (genvar q = 1; q <= QUADS; q++) begin : g_quad_sum
+    if (q < 3) begin : g_low
+      assign quad_sum[q] = 8'(quad_b[0]) + ((q == 2) ? 8'(quad_b[q-1]) : 8'd0);
+    end else begin : g_high
+      assign quad_sum[q] = (8'(quad_b[0]) + 8'(quad_b[1])) +
+                           (8'(quad_b[2]) + ((q == 4) ? 8'(quad_b[q-1]) : 8'd0));
     end
+  end
+  assign half_sum = (QUADS == 1) ? 8'(before_b[2]) : quad_sum[QUADS/2];
+  assign over = SLOTS < BITS && quad_sum[QUADS] > 8'(SLOTS);
+
+  always_comb begin
+    highest = '0;
+    for (int c = 0; c < int'(CHUNKS); c++) if (!empty[c+2]) highest = CHUNK_W'(c);
   end
 
   always_ff @(posedge clk) begin
@@ -208,133 +227,115 @@ module wz_unary_scan #(
         trail_before_q <= trail[CHUNKS+1:CHUNKS];
         empty_before_q <= empty[CHUNKS+1:CHUNKS];
       end
-      highest_c <= '0;
-      for (int c = 0; c < int'(CHUNKS); c++) if (!empty[c+2]) highest_c <= CHUNK_W'(c);
+      highest_c <= highest;
       found_c <= !(&empty[CHUNKS+1:2]);
-      part_c  <= part_b;
-      last_c  <= last_b;
+      quad_c <= quad_sum;
+      half_c <= half_sum;
+      part_c <= part_b;
+      last_c <= last_b;
       valid_c <= valid_b;
     end
-    if (rst) valid_c <= 1'b0;
-  end
-
-  // Clock D: counts before each four.
-  logic [CHUNKS-1:0][7:0][3:0] gap_d;
-  logic [CHUNKS-1:0][3:0] count_d;
-  logic [CHUNKS-1:0][4:0] before_d;
-  logic [QUADS:0][7:0] quad_sum, quad_d;
-  logic [7:0] half_sum, half_d;  // codes of the lower half of the chunks
-  logic [7:0] step_d;  // what the write pointer advances by
-  logic overflow_d, found_d, last_d, valid_d;
-  logic [6:0] position_d;
-  logic over;
-
-  assign quad_sum[0] = '0;
-  for (genvar q = 1; q <= QUADS; q++) begin : g_quad_sum
-    if (q < 3) begin : g_low
-      assign quad_sum[q] = 8'(quad_c[0]) + ((q == 2) ? 8'(quad_c[q-1]) : 8'd0);
-    end else begin : g_high
-      assign quad_sum[q] = (8'(quad_c[0]) + 8'(quad_c[1])) +
-                           (8'(quad_c[2]) + ((q == 4) ? 8'(quad_c[q-1]) : 8'd0));
-    end
-  end
-  assign half_sum = (QUADS == 1) ? 8'(before_c[2]) : quad_sum[QUADS/2];
-  assign over = SLOTS < BITS && quad_sum[QUADS] > 8'(SLOTS);
-
-  always_ff @(posedge clk) begin
-    if (advance) begin
-      gap_d <= gap_c;
-      count_d <= count_c;
-      before_d <= before_c;
-      quad_d <= quad_sum;
-      half_d <= half_sum;
-      // Rounded up, once the low bits are cut, to the vector that the next section begins with.
-      step_d <= quad_sum[QUADS] + (last_c ? 8'(LANES - 1) : 8'd0);
-      overflow_d <= |overflow_c;
-      found_d <= found_c;
-      position_d <= (7'(part_c) << $clog2(BITS)) | (7'(highest_c) << 3) |
-                    7'(3'd7 - trail_c[highest_c]);
-      last_d <= last_c;
-      valid_d <= valid_c;
-    end
-    hold_q <= advance && valid_c && over;
+    hold_q <= advance && valid_b && over;
     if (rst) begin
-      valid_d <= 1'b0;
+      valid_c <= 1'b0;
       hold_q  <= 1'b0;
     end
   end
+  // Rounded up, once the low bits are cut, to the vector that the next section begins with.
+  assign step_c = quad_c[QUADS] + (last_c ? 8'(LANES - 1) : 8'd0);
 
   // Clock E: where each chunk's codes go. A part with too many codes goes in two halves.
   logic upper_q;  // the lower half went on the clock before
-  logic [POINTER_W-1:0] write_q, start_e;
-  logic [POINTER_W-1:0] stop_e;
+  logic [POINTER_W-1:0] write_q, next_write, stop, stop_less_one, start_e, stop_e;
   logic [QUADS-1:0][SLOT_W:0] bound_e;  // of each four; the top bit tells whether it has wrapped
   logic [CHUNKS-1:0][SLOT_W-1:0] place_e;
   logic [CHUNKS-1:0][3:0] count_e;
   logic [CHUNKS-1:0][7:0][3:0] gap_e;
   logic lower_e, upper_e, valid_e;
-  logic end_valid_e, overflow_e, found_e;
-  logic [POINTER_W-1:0] end_e;
-  logic [6:0] position_e;
-  logic overflow_seen_q, found_seen_q;
-  logic [6:0] position_seen_q;
-  logic [POINTER_W-1:0] next_write, end_write, stop;
-  logic [GROUP_W-1:0] group_e;  // vectors complete with what clock E has sent
+  logic [GROUP_W-1:0] complete_e;  // vectors that can be read once this is written
+  logic go, some_c;
+  logic codes_seen_q, overflow_seen_q, found_seen_q;
+  logic [6:0] position, position_seen_q;
 
-  assign next_write = write_q + POINTER_W'(step_d);
-  assign stop = write_q + (hold_q ? POINTER_W'(half_d) : POINTER_W'(quad_d[QUADS]));
-  assign end_write  = write_q + POINTER_W'(quad_d[QUADS]);
+  assign go = valid_c && advance;
+  assign some_c = quad_c[QUADS] != '0;
+  assign next_write = write_q + POINTER_W'(step_c);
+  assign stop = write_q + (hold_q ? POINTER_W'(half_c) : POINTER_W'(quad_c[QUADS]));
+  assign stop_less_one = write_q + (hold_q ? POINTER_W'(half_c) : POINTER_W'(quad_c[QUADS])) - 1'b1;
+  assign position = (7'(part_c) << $clog2(BITS)) | (7'(highest_c) << 3) |
+                    7'(3'd7 - trail_c[highest_c]);
 
   for (genvar c = 0; c < CHUNKS; c++) begin : g_place
     always_ff @(posedge clk) begin
-      place_e[c] <= write_q[SLOT_W-1:0] + SLOT_W'(quad_d[c/4]) + SLOT_W'(before_d[c]);
-      count_e[c] <= (((c < CHUNKS / 2) ? upper_q : hold_q) || !valid_d) ? 4'd0 : count_d[c];
+      place_e[c] <= write_q[SLOT_W-1:0] + SLOT_W'(quad_c[c/4]) + SLOT_W'(before_c[c]);
+      count_e[c] <= (((c < CHUNKS / 2) ? upper_q : hold_q) || !valid_c) ? 4'd0 : count_c[c];
     end
   end
   for (genvar q = 0; q < QUADS; q++) begin : g_bound
-    always_ff @(posedge clk) bound_e[q] <= (SLOT_W + 1)'(write_q) + (SLOT_W + 1)'(quad_d[q]);
+    always_ff @(posedge clk) bound_e[q] <= (SLOT_W + 1)'(write_q) + (SLOT_W + 1)'(quad_c[q]);
   end
 
   always_ff @(posedge clk) begin
     upper_q <= hold_q;
-    gap_e <= gap_d;
-    start_e <= write_q + (upper_q ? POINTER_W'(half_d) : '0);
+    gap_e <= gap_c;
+    start_e <= write_q + (upper_q ? POINTER_W'(half_c) : '0);
     stop_e <= stop;
     lower_e <= hold_q;
     upper_e <= upper_q;
-    valid_e <= valid_d;
-    end_valid_e <= valid_d && advance && last_d;
-    end_e <= end_write;
-    overflow_e <= overflow_d || overflow_seen_q;
-    found_e <= found_d || found_seen_q;
-    position_e <= found_d ? position_d : position_seen_q;
+    valid_e <= valid_c;
 
-    if (valid_d) group_e <= hold_q ? stop[POINTER_W-1:LANE_W] : next_write[POINTER_W-1:LANE_W];
-    if (valid_d && advance) begin
-      write_q <= last_d ? {next_write[POINTER_W-1:LANE_W], LANE_W'(0)} : next_write;
-      overflow_seen_q <= !last_d && (overflow_d || overflow_seen_q);
+    // A full vector can be read once a code follows it or its section ends: then every section's
+    // last vector is known to be the last.
+    if (go && last_c) complete_e <= next_write[POINTER_W-1:LANE_W];
+    else if (valid_c && some_c) complete_e <= stop_less_one[POINTER_W-1:LANE_W];
+
+    if (go) begin
+      write_q <= last_c ? {next_write[POINTER_W-1:LANE_W], LANE_W'(0)} : next_write;
+      codes_seen_q <= !last_c && (codes_seen_q || some_c);
+      overflow_seen_q <= !last_c && (overflow_seen_q || |overflow_c);
     end
 
     if (rst) begin
       upper_q <= 1'b0;
       valid_e <= 1'b0;
-      end_valid_e <= 1'b0;
+      complete_e <= '0;
       write_q <= '0;
-      group_e <= '0;
+      codes_seen_q <= 1'b0;
       overflow_seen_q <= 1'b0;
     end
+  end
+
+  // Ends of sections: the last vector, and how many codes it has.
+  typedef struct packed {
+    logic [GROUP_W-1:0] group;
+    logic [LANE_W:0] count;
+    logic overflow;
+    logic found;
+    logic [6:0] position;
+  } end_t;
+
+  end_t end_e;
+  logic end_valid_e;
+
+  always_ff @(posedge clk) begin
+    end_e.group <= (some_c || codes_seen_q) ? stop_less_one[POINTER_W-1:LANE_W]
+                                            : write_q[POINTER_W-1:LANE_W];
+    end_e.count <= (some_c || codes_seen_q) ? (LANE_W + 1)'(stop_less_one[LANE_W-1:0]) + 1'b1 : '0;
+    end_e.overflow <= overflow_seen_q || |overflow_c;
+    end_e.found <= found_seen_q || found_c;
+    end_e.position <= found_c ? position : position_seen_q;
+    end_valid_e <= go && last_c;
+    if (rst) end_valid_e <= 1'b0;
   end
 
   if (PARTS == 1) begin : g_whole
     assign found_seen_q = 1'b0;
     assign position_seen_q = '0;
   end else begin : g_parts
-    logic [PART_W-1:0] part_d;
     always_ff @(posedge clk) begin
-      if (advance) part_d <= part_c;
-      if (valid_d && advance) begin
-        found_seen_q <= part_d != PART_W'(PARTS - 1) && (found_d || found_seen_q);
-        if (found_d) position_seen_q <= position_d;
+      if (go) begin
+        found_seen_q <= part_c != PART_W'(PARTS - 1) && (found_c || found_seen_q);
+        if (found_c) position_seen_q <= position;
       end
       if (rst) found_seen_q <= 1'b0;
     end
@@ -452,66 +453,66 @@ module wz_unary_scan #(
   end
 
   // The ends of sections, ahead of the codes that they belong to.
-  localparam int unsigned END_W = POINTER_W + 9;
-  localparam int unsigned ENDS = 64;
-  logic [POINTER_W-1:0] end_pointer;
-  logic end_overflow, end_found, end_valid, end_take, end_ready;
-  logic [6:0] end_position;
+  localparam int unsigned ENDS = 32;
+  end_t section_end;
+  logic end_valid, end_take, end_ready;
   logic [$clog2(ENDS):0] end_level;
 
   wz_fifo #(
-      .W(END_W),
+      .W($bits(end_t)),
       .DEPTH(ENDS)
   ) u_ends (
       .clk,
       .rst,
-      .s_tdata({end_e, overflow_e, found_e, position_e}),
+      .s_tdata(end_e),
       .s_tvalid(end_valid_e),
       .s_tready(end_ready),
-      .m_tdata({end_pointer, end_overflow, end_found, end_position}),
+      .m_tdata(section_end),
       .m_tvalid(end_valid),
       .m_tready(end_take),
       .level(end_level)
   );
 
-  // Output. `written_q` counts vectors as the memories have them.
-  logic [2:0][GROUP_W-1:0] written_q;
-  logic [GROUP_W-1:0] next_group;
-  logic [GROUP_W-1:0] end_group;
-  logic [LANE_W-1:0] end_rest;
-  logic complete, at_end, last, load, full_last;
+  // Output. `complete_q` counts vectors as the memories have them.
+  logic [2:0][GROUP_W-1:0] complete_q;
+  logic last, empty_section, some_valid, load, out_ready;
 
-  assign end_group = end_pointer[POINTER_W-1:LANE_W];
-  assign end_rest = end_pointer[LANE_W-1:0];
-  assign next_group = group_q + 1'b1;
-  assign complete = written_q[2] != group_q;
-  assign at_end = end_valid && end_group == group_q;
-  assign full_last = end_valid && end_group == next_group && end_rest == '0;
-  assign last = at_end || full_last;
-  assign load = (!m_tvalid || m_tready) && (complete || (at_end && end_rest == '0));
+  assign last = end_valid && section_end.group == group_q;
+  assign empty_section = section_end.count == '0;
+  assign some_valid = complete_q[2] != group_q || (last && empty_section);
+  assign load = some_valid && out_ready;
   assign end_take = load && last;
 
+  wz_skid #(
+      .W(4 * LANES + LANE_W + 11)
+  ) u_out (
+      .clk,
+      .rst,
+      .s_tdata({
+        group_q[0] ? slot[SLOTS-1:LANES] : slot[LANES-1:0],
+        last ? section_end.count : (LANE_W + 1)'(LANES),
+        section_end.overflow,
+        section_end.found,
+        section_end.position,
+        last
+      }),
+      .s_tvalid(some_valid),
+      .s_tready(out_ready),
+      .m_tdata({m_tdata, m_tcount, m_overflow, m_found, m_position, m_tlast}),
+      .m_tvalid,
+      .m_tready
+  );
+
   always_ff @(posedge clk) begin
-    written_q <= {written_q[1:0], group_e};
+    complete_q <= {complete_q[1:0], complete_e};
     room_q <= GROUP_W'(write_q[POINTER_W-1:LANE_W] - group_q) < GROUP_W'(ROOM) &&
               end_level < ($clog2(ENDS) + 1)'(ENDS - 8);
-
-    if (!m_tvalid || m_tready) begin
-      m_tdata <= group_q[0] ? slot[SLOTS-1:LANES] : slot[LANES-1:0];
-      m_tcount <= at_end ? {1'b0, end_rest} : (LANE_W + 1)'(LANES);
-      m_overflow <= end_overflow;
-      m_found <= end_found;
-      m_position <= end_position;
-      m_tlast <= last;
-      m_tvalid <= load;
-    end
-    if (load && !(at_end && end_rest == '0)) group_q <= next_group;
+    if (load && !(last && empty_section)) group_q <= group_q + 1'b1;
 
     if (rst) begin
-      written_q <= '0;
+      complete_q <= '0;
       room_q <= 1'b0;
       group_q <= '0;
-      m_tvalid <= 1'b0;
     end
   end
 

@@ -6,9 +6,9 @@
 // which lanes are escapes and marks what is wrong with ranks and with the unary section: codes missing
 // or left over, a run of more than 15 zeros, 8 bits of padding or more, more than 3 bits a value.
 //
-//   latency       3 clocks from low bits, 2 from the codes
+//   latency       5 clocks from low bits, 2 from the codes
 //   throughput    1 group a clock
-//   back-pressure m_tready reaches s_low_tready and s_code_tready combinationally
+//   back-pressure s_low_tready and s_code_tready depend on flops alone, and the former on s_low_tvalid
 
 module wz_unrank
   import wz_format_pkg::*;
@@ -116,9 +116,9 @@ module wz_unrank
   logic [LANE_W:0] group_size;
   logic group_last;
   logic [LANES-1:0] group_value;
-  group_t group_q, dealt;
-  logic group_last_q, group_valid_q, group_ready;
-  logic [LANES-1:0] mask;
+  group_t group_q, group, dealt;
+  logic group_last_q, group_valid_q, group_ready, mask_last, mask_valid, mask_ready;
+  logic [LANES-1:0] group_mask, mask;
 
   assign has_low = job2_q.coder != CODER_R0;
   assign left = fresh_q ? job2_q.values : left_q;
@@ -156,8 +156,23 @@ module wz_unrank
   end
 
   for (genvar i = 0; i < LANES; i++) begin : g_mask
-    assign mask[i] = group_q.value[i] && (group_q.coder != CODER_F2 || group_q.low[i] == 2'd3);
+    assign group_mask[i] = group_q.value[i] &&
+                           (group_q.coder != CODER_F2 || group_q.low[i] == 2'd3);
   end
+
+  // A skid buffer: here the chain of readies from the ranks ends.
+  wz_skid #(
+      .W($bits(group_t) + LANES + 1)
+  ) u_masks (
+      .clk,
+      .rst,
+      .s_tdata({group_q, group_mask, group_last_q}),
+      .s_tvalid(group_valid_q),
+      .s_tready(group_ready),
+      .m_tdata({group, mask, mask_last}),
+      .m_tvalid(mask_valid),
+      .m_tready(mask_ready)
+  );
 
   // Codes to lanes.
   logic [LANES-1:0][3:0] quotient;
@@ -174,11 +189,11 @@ module wz_unrank
       .clk,
       .rst,
       .s_mask_tdata(mask),
-      .s_mask_none(group_q.none),
-      .s_mask_tuser(group_q),
-      .s_mask_tlast(group_last_q),
-      .s_mask_tvalid(group_valid_q),
-      .s_mask_tready(group_ready),
+      .s_mask_none(group.none),
+      .s_mask_tuser(group),
+      .s_mask_tlast(mask_last),
+      .s_mask_tvalid(mask_valid),
+      .s_mask_tready(mask_ready),
       .s_item_tdata(s_code_tdata),
       .s_item_tcount(s_code_tcount),
       .s_item_tuser({s_code_overflow, s_code_found, s_code_position}),
@@ -254,20 +269,25 @@ module wz_unrank
   assign bad_section = overflow_q || !found_q || position_q[6:3] != dealt_q.last_byte ||
                        {1'b0, position_q[2:0]} >= dealt_q.room;
 
-  assign rank_ready = !m_tvalid || m_tready;
-  always_ff @(posedge clk) begin
-    if (rank_ready) begin
-      m_rank <= rank;
-      m_value <= dealt_q.value;
-      m_escape <= escape & dealt_q.value;
-      m_no_escapes <= dealt_q.no_escapes;
-      m_bad_codes <= short_or_over_q || (last_q && !dealt_q.none && bad_section);
-      m_bad_rank <= |(bad & dealt_q.value);
-      m_tlast <= last_q;
-      m_tvalid <= valid_q;
-    end
-    if (rst) m_tvalid <= 1'b0;
-  end
+  // The register behind it is that of a skid buffer.
+  logic bad_codes, bad_rank;
+  assign bad_codes = short_or_over_q || (last_q && !dealt_q.none && bad_section);
+  assign bad_rank  = |(bad & dealt_q.value);
+
+  wz_skid #(
+      .W(7 * LANES + 4)
+  ) u_ranks (
+      .clk,
+      .rst,
+      .s_tdata({
+        rank, dealt_q.value, escape & dealt_q.value, dealt_q.no_escapes, bad_codes, bad_rank, last_q
+      }),
+      .s_tvalid(valid_q),
+      .s_tready(rank_ready),
+      .m_tdata({m_rank, m_value, m_escape, m_no_escapes, m_bad_codes, m_bad_rank, m_tlast}),
+      .m_tvalid,
+      .m_tready
+  );
 
   wire unused = &{1'b0, quotient_keep};
 
