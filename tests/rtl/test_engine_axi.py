@@ -52,6 +52,8 @@ class _Runner(Verilator):
         return [[part for part in verilate if part != "--public-flat-rw"], make]
 
 
+# Building the whole engine takes minutes where the machine is busy.
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(
     "data_w", [512, *(pytest.param(width, marks=pytest.mark.full) for width in (128, 256))]
 )
@@ -63,6 +65,7 @@ def test_engine(data_w: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ports = tmp_path / "ports.vlt"
     ports.write_text(f'`verilator_config\npublic_flat_rw -module "{TOP}" -var "*"\n')
     options = ["--assert", "--x-initial", "unique", "--x-assign", "unique", "-Wno-fatal"]
+    options += ["--output-split", "10000"]
     runner = _Runner()
 
     def build(folder: Path) -> None:
