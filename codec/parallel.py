@@ -97,9 +97,12 @@ def _share_out(
         future.result()
 
 
-@functools.cache
+@functools.lru_cache(4)
 def _pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that are kept: on a busy machine a new one waits long for a processor of its own."""
+    """Threads that are kept: on a busy machine a new one waits long for a processor of its own.
+
+    Those of a pool that is dropped for others end when they have done what was asked of them.
+    """
     return ThreadPoolExecutor(threads, "wirezip")
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads change nothing: neither the bytes, nor what is refused, nor what is said about it."""
 
+import gc
 import subprocess
 import sys
 import threading
@@ -224,6 +225,20 @@ def test_an_error_in_a_share_stops_all(where: str) -> None:
     before = len(done)
     time.sleep(0.01)
     assert len(done) == before < 100_000
+
+
+def test_few_threads_are_kept() -> None:
+    running = [in_order(abs, range(100), threads) for threads in range(2, 12)]
+    assert [next(results) for results in running] == [0] * 10
+    assert [list(results) for results in running] == [list(range(1, 100))] * 10
+    del running
+    gc.collect()
+    names = [t for t in threading.enumerate() if t.name.startswith("wirezip_")]
+    deadline = time.monotonic() + 20
+    while len(names) > 8 + 9 + 10 + 11 and time.monotonic() < deadline:
+        time.sleep(0.01)
+        names = [t for t in threading.enumerate() if t.name.startswith("wirezip_")]
+    assert len(names) <= 8 + 9 + 10 + 11
 
 
 def test_a_forked_child_has_threads_of_its_own() -> None:
