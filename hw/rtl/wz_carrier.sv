@@ -55,10 +55,7 @@ module wz_carrier #(
 
   // Which values stay.
   logic [5:0] kind;
-  for (genvar t = 0; t < 6; t++) begin : g_kind
-    assign kind[t] = is_type(TYPES, s_record.element, element_type_e'(t));
-  end
-
+  assign kind = fold_kind(TYPES, s_record.kind);
   wire unused = &{1'b0, kind};
 
   logic [LANES-1:0] keep;
@@ -68,33 +65,16 @@ module wz_carrier #(
     localparam int unsigned AT2 = BYTE / 2 * 16;
     localparam int unsigned AT4 = BYTE / 4 * 32;
     logic exists, nonzero;
-    always_comb begin
-      exists  = 1'b0;
-      nonzero = 1'b0;
-      unique case (1'b1)
-        kind[ELEMENT_TYPE_BF16]: begin
-          exists  = 7'(BYTE / 2) < s_count;
-          nonzero = s_data[AT2+7+:8] != '0;
-        end
-        kind[ELEMENT_TYPE_FP16]: begin
-          exists  = 7'(BYTE / 2) < s_count;
-          nonzero = s_data[AT2+10+:5] != '0;
-        end
-        kind[ELEMENT_TYPE_FP32]: begin
-          exists  = 7'(BYTE / 4) < s_count;
-          nonzero = s_data[AT4+23+:8] != '0;
-        end
-        kind[ELEMENT_TYPE_E4M3]: begin
-          exists  = 7'(BYTE) < s_count;
-          nonzero = s_data[8*BYTE+3+:4] != '0;
-        end
-        kind[ELEMENT_TYPE_E5M2]: begin
-          exists  = 7'(BYTE) < s_count;
-          nonzero = s_data[8*BYTE+2+:5] != '0;
-        end
-        default: ;
-      endcase
-    end
+    assign exists = ((kind[ELEMENT_TYPE_BF16] || kind[ELEMENT_TYPE_FP16])
+                     && 7'(BYTE / 2) < s_count)
+                 || (kind[ELEMENT_TYPE_FP32] && 7'(BYTE / 4) < s_count)
+                 || ((kind[ELEMENT_TYPE_E4M3] || kind[ELEMENT_TYPE_E5M2])
+                     && 7'(BYTE) < s_count);
+    assign nonzero = (kind[ELEMENT_TYPE_BF16] && s_data[AT2+7+:8] != '0)
+                  || (kind[ELEMENT_TYPE_FP16] && s_data[AT2+10+:5] != '0)
+                  || (kind[ELEMENT_TYPE_FP32] && s_data[AT4+23+:8] != '0)
+                  || (kind[ELEMENT_TYPE_E4M3] && s_data[8*BYTE+3+:4] != '0)
+                  || (kind[ELEMENT_TYPE_E5M2] && s_data[8*BYTE+2+:5] != '0);
     assign keep[i] = exists && (nonzero || !s_drop);
   end
 
@@ -229,17 +209,17 @@ module wz_carrier #(
   // Values of a record of `lanes` lanes.
   logic [6:0] sum_count;
   record_t sum_record;
+  logic [5:0] sum_kind;
   assign sum_record = sum_record_q;
+  assign sum_kind = fold_kind(TYPES, sum_record.kind);
   always_comb begin
     logic [6:0] lanes;
     lanes = {!last_pending_q || full_q, (full_q || !last_pending_q) ? 6'd0 : 6'(stop_q) << NARROW};
-    unique case (1'b1)
-      is_type(TYPES, sum_record.element, ELEMENT_TYPE_BF16),
-      is_type(TYPES, sum_record.element, ELEMENT_TYPE_FP16): sum_count = lanes >> 1;
-      is_type(TYPES, sum_record.element, ELEMENT_TYPE_FP32): sum_count = lanes >> 2;
-      default: sum_count = lanes;
-    endcase
+    if (sum_kind[ELEMENT_TYPE_BF16] || sum_kind[ELEMENT_TYPE_FP16]) sum_count = lanes >> 1;
+    else if (sum_kind[ELEMENT_TYPE_FP32]) sum_count = lanes >> 2;
+    else sum_count = lanes;
   end
+  wire unused_kind = &{1'b0, sum_kind};
 
   always_ff @(posedge clk) begin
     if (past || leave) begin

@@ -137,7 +137,7 @@ module wz_frame_head (
   end
 
   // Where the sections lie, as bytes of the frame. Clock 2: sizes, in bytes less one and in units of 16.
-  function automatic logic [8:0] units(input logic [12:0] bytes);
+  function automatic logic [8:0] sixteens(input logic [12:0] bytes);
     return bytes[12:4] + 9'(bytes[3:0] != '0);
   endfunction
 
@@ -158,7 +158,15 @@ module wz_frame_head (
     logic [ESCAPES_BITS-1:0] escapes;
   } sizes_t;
 
-  sizes_t sizes_q[4];  // index: after clock i + 2
+  sizes_t sizes, sizes_q[4];  // index: after clock i + 2
+  always_comb begin
+    sizes.coded = plan_q.coded;
+    sizes.mode = plan_q.coded ? plan_q.mode : MODE_RAW;
+    sizes.less_one = plan_q.frame_bytes - 13'd1;
+    sizes.unary_bytes = (form == CODED) ? plan_q.unary_bytes : '0;
+    sizes.escapes = (form == CODED) ? plan_q.escapes : '0;
+  end
+
   logic [12:0] start_q[4];  // of the remainders
   logic [12:0] bytes_q;
   logic [8:0] units_q;
@@ -184,21 +192,17 @@ module wz_frame_head (
       BARE: start_q[0] <= 13'(plan_q.head_bytes);
       RAW: start_q[0] <= 13'(SHORT_HEADER_BYTES) + 13'(plan_q.head_bytes);
       CONSTANT: start_q[0] <= '0;
-      default: start_q[0] <= {6'b0, 3'(units(13'(plan_q.extras_bytes))) + 3'd1, 4'b0};
+      default: start_q[0] <= {6'b0, 3'(sixteens(13'(plan_q.extras_bytes))) + 3'd1, 4'b0};
     endcase
     unique case (form)
       BARE, RAW: bytes_q <= plan_q.block_bytes - 13'(plan_q.head_bytes);
       CONSTANT: bytes_q <= '0;
       default: bytes_q <= plan_q.remainder_bytes;
     endcase
-    units_q <= units(plan_q.remainder_bytes);
+    units_q <= sixteens(plan_q.remainder_bytes);
     low_bytes_q <= (form == CODED) ? plan_q.low_bytes : '0;
-    low_units_q[0] <= 7'(units(13'(plan_q.low_bytes)));
-    sizes_q[0].coded <= plan_q.coded;
-    sizes_q[0].mode <= plan_q.coded ? plan_q.mode : MODE_RAW;
-    sizes_q[0].less_one <= plan_q.frame_bytes - 13'd1;
-    sizes_q[0].unary_bytes <= (form == CODED) ? plan_q.unary_bytes : '0;
-    sizes_q[0].escapes <= (form == CODED) ? plan_q.escapes : '0;
+    low_units_q[0] <= 7'(sixteens(13'(plan_q.low_bytes)));
+    sizes_q[0] <= sizes;
     for (int i = 1; i < 4; i++) begin
       sizes_q[i] <= sizes_q[i-1];
       start_q[i] <= start_q[i-1];

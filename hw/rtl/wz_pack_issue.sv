@@ -59,12 +59,15 @@ module wz_pack_issue #(
   import wz_pkg::*;
   import wz_pack_pkg::*;
 
-  typedef enum logic [2:0] {
+  // One-hot, to be read in a term of few inputs.
+  typedef enum int unsigned {
     IDLE,
+    WAIT,  // until nothing is in the network
     BEATS,  // fetch the next
     GROUPS,  // more of the beat at the output
     TAIL,
-    PAUSE  // leave clocks free; also for a frame without anything to hand out
+    PAUSE,  // leave clocks free; also for a frame without anything to hand out
+    STATES
   } state_e;
 
   // What a frame needs here, as far as it is worked out in the clock in which the plan comes.
@@ -74,8 +77,9 @@ module wz_pack_issue #(
     logic symbols;  // the symbol path takes it
     logic remainders;  // the remainder path takes it
     logic any_route;  // it may use the network, or does not use the remainder path
-    logic [12:0] last_value;  // index of
-    logic [12:0] last_stored;
+    logic [5:0] beats;  // less one
+    logic [5:0] stored_beats;  // less one
+    logic [5:0] rest;  // values of the last stored beat, less one
     logic any_beats;
     logic [63:0] stored;
     logic [1:0] width_log2;
@@ -90,6 +94,7 @@ module wz_pack_issue #(
 
   logic coded, raw;
   logic [1:0] width;
+  logic [12:0] last_value, last_stored;  // indices
   logic [5:0] kind;
   logic [1:0] parts_less_one;
   frame_t frame;
@@ -97,6 +102,8 @@ module wz_pack_issue #(
   assign coded = s_plan.coded && s_plan.mode == MODE_CODED;
   assign raw = !s_plan.coded || s_plan.mode == MODE_RAW;
   assign width = width_log2(s_plan.element);
+  assign last_value = s_plan.values - 13'd1;
+  assign last_stored = s_plan.stored_values - 13'd1;
   for (genvar t = 0; t < 6; t++) begin : g_kind
     assign kind[t] = is_type(TYPES, s_plan.element, element_type_e'(t));
   end
@@ -116,7 +123,7 @@ module wz_pack_issue #(
       default: return value & 6'd15;
     endcase
   endfunction
-  function automatic logic [1:0] units(input logic [5:0] bytes);
+  function automatic logic [1:0] sixteens(input logic [5:0] bytes);
     return bytes[5:4] + 2'(bytes[3:0] != '0);
   endfunction
 
@@ -145,8 +152,9 @@ module wz_pack_issue #(
     frame.remainders = raw || (coded && s_plan.remainder_bytes != '0);
     frame.drop = coded && s_plan.bare_zeros != '0;
     frame.any_route = !raw && (!kind[ELEMENT_TYPE_RAW] || s_plan.remainder_bytes == '0);
-    frame.last_value = s_plan.values - 13'd1;
-    frame.last_stored = (raw ? s_plan.values : s_plan.stored_values) - 13'd1;
+    frame.beats = beat_of(last_value, width);
+    frame.stored_beats = raw ? beat_of(last_value, width) : beat_of(last_stored, width);
+    frame.rest = raw ? place_of(last_value[5:0], width) : place_of(last_stored[5:0], width);
     frame.any_beats = s_plan.values != '0;
     frame.stored = (coded && s_plan.bitmap) ? s_plan.stored_beats : {64{coded || raw}};
     frame.width_log2 = width;
@@ -159,13 +167,13 @@ module wz_pack_issue #(
       frame.pause[0] = !frame.pause[1];
     end
     frame.record.raw = raw;
-    frame.record.element = s_plan.element;
+    frame.record.kind = kind;
     frame.record.sign_flag = s_plan.sign_flag;
     frame.record.plane_flags = s_plan.plane_flags;
-    if (coded) frame.record.start = {units(s_plan.extras_bytes) + 2'd1, 4'd0};
+    if (coded) frame.record.start = {sixteens(s_plan.extras_bytes) + 2'd1, 4'd0};
     else frame.record.start = {2'd0, s_plan.coded, 1'b0, s_plan.head_bytes};
-    frame.remainder_units = units(s_plan.remainder_bytes[5:0]);
-    frame.low_units = units(s_plan.low_bytes[5:0]);
+    frame.remainder_units = sixteens(s_plan.remainder_bytes[5:0]);
+    frame.low_units = sixteens(s_plan.low_bytes[5:0]);
     frame.codes.unary_any = s_plan.unary_bytes != '0;
     frame.codes.escape_start = s_plan.unary_bytes[5:0];  // behind the start of the unary section
     frame.codes.escapes = s_plan.escapes;
@@ -180,27 +188,29 @@ module wz_pack_issue #(
   // The next frame waits while the present one is handed out.
   frame_t next_q, now_q;
   logic next_valid_q;
-  state_e state_q, first_state;
+  logic [STATES-1:0] state_q, first_state;
   logic finish, advance;
 
-  assign advance = next_valid_q && (state_q == IDLE || finish);
+  assign advance = next_valid_q && (state_q[IDLE] || finish);
   assign s_plan_ready = !next_valid_q || advance;
 
   // What is worked out in the clock after.
+  logic quiet;  // nothing is in the network, and nothing can come into it in this clock
   logic [1:0] low_start, unary_start;
-  logic [5:0] next_beats, next_stored, next_rest, full_rest;  // less one
+  logic [5:0] full_rest;  // values of a full beat, less one
   always_comb begin
     low_start = next_q.record.start[5:4] + next_q.remainder_units;
     unary_start = low_start + next_q.low_units;
-    next_beats = beat_of(next_q.last_value, next_q.width_log2);
-    next_stored = beat_of(next_q.last_stored, next_q.width_log2);
-    next_rest = place_of(next_q.last_stored[5:0], next_q.width_log2);
     unique case (next_q.width_log2)
       2'd0: full_rest = 6'd63;
       2'd1: full_rest = 6'd31;
       default: full_rest = 6'd15;
     endcase
-    first_state = next_q.any_beats ? BEATS : (next_q.tail_bytes != '0) ? TAIL : PAUSE;
+    first_state = '0;
+    if (next_q.any_beats) first_state[BEATS] = next_q.any_route || quiet;
+    else if (next_q.tail_bytes != '0) first_state[TAIL] = quiet;
+    else first_state[PAUSE] = 1'b1;
+    first_state[WAIT] = first_state == '0;
   end
 
   // Progress in the present frame. Counters go with flops that say where they are.
@@ -210,7 +220,7 @@ module wz_pack_issue #(
   logic [1:0] pause_q;
   logic last_pause_q;  // this clock is the last, or none is needed
   logic ends_with_beats_q;  // neither tail nor pause
-  logic first_q, first_group_q, routed_q, any_route_q, network_q;
+  logic first_q, first_group_q, routed_q, network_q;
   logic [5:0] rest_q, full_rest_q;  // values of the last stored beat and of any other, less one
   logic rest_more_q, full_more_q;  // they are more than a group
   logic [2:0] group_q;  // groups handed out of the beat at the output
@@ -226,35 +236,48 @@ module wz_pack_issue #(
 
   // Beats of a frame with bare zeros must use the network. Others may, to stay behind; a raw block
   // must not.
-  logic empty, route_network, can_route;
-  logic [2:0] recent_q;  // a beat for the network was handed out in the clocks before
-  assign empty = network_idle && recent_q == '0;
+  logic empty, route_network;
+  logic [3:0] recent_q;  // a beat for the network was handed out in the clocks before
+  logic empty_q;
+  assign empty = empty_q && !recent_q[0];
   assign route_network = routed_q ? network_q : (now_q.drop || !empty);
-  assign can_route = any_route_q || empty;
+  assign quiet = empty && !now_q.drop && !(routed_q && network_q);
 
   logic take, take_stored, take_group, take_tail, more;
   logic [5:0] beat_rest;
-  assign s_beat_ready = state_q == BEATS && go && can_route;
+  assign s_beat_ready = state_q[BEATS] && go;
   assign take = s_beat_ready && s_beat_valid;
   assign take_stored = take && stored_q[0];
-  assign take_group = state_q == GROUPS && go;
-  assign take_tail = state_q == TAIL && go && can_route;
+  assign take_group = state_q[GROUPS] && go;
+  assign take_tail = state_q[TAIL] && go;
   assign beat_rest = last_stored_q ? rest_q : full_rest_q;
   assign more = stored_q[0] && (last_stored_q ? rest_more_q : full_more_q);
 
-  // Whether nothing is left after this clock.
-  always_comb begin
-    unique case (state_q)
-      BEATS: finish = take && last_beat_q && ends_with_beats_q && !more;
-      GROUPS: finish = take_group && group_last_beat_q && ends_with_beats_q && !group_more_q;
-      TAIL: finish = take_tail;
-      PAUSE: finish = last_pause_q;
-      default: finish = 1'b0;
-    endcase
-  end
+  // Whether nothing is left after this clock. What comes late is a single term.
+  logic last_of_beats, last_of_groups;
+  assign last_of_beats = last_beat_q && ends_with_beats_q && !more;
+  assign last_of_groups = group_last_beat_q && ends_with_beats_q && !group_more_q;
+  assign finish = (take && last_of_beats) || (take_group && last_of_groups) || take_tail
+               || (state_q[PAUSE] && last_pause_q);
 
-  logic tail_next;  // behind the beats
-  assign tail_next = now_q.tail_bytes != '0;
+  // The next state. Each bit is a sum of terms in which what comes late stands once.
+  logic tail_next_q, beats_end, groups_end;
+  logic [STATES-1:0] state_d;
+  assign beats_end = last_beat_q && !more;
+  assign groups_end = take_group && !group_more_q;
+  always_comb begin
+    state_d[IDLE] = state_q[IDLE] || finish;
+    state_d[WAIT] = state_q[WAIT] && !empty;
+    state_d[BEATS] = (state_q[WAIT] && empty && now_q.any_beats)
+                  || (state_q[BEATS] && !(take && (last_beat_q || more)))
+                     || (groups_end && !group_last_beat_q);
+    state_d[GROUPS] = (take && more) || (state_q[GROUPS] && !groups_end);
+    state_d[TAIL] = (state_q[WAIT] && empty && !now_q.any_beats)
+                 || (take && beats_end && tail_next_q) || (state_q[TAIL] && !take_tail);
+    state_d[PAUSE] = (take && beats_end && !tail_next_q && !ends_with_beats_q)
+                     || (groups_end && group_last_beat_q && !ends_with_beats_q)
+                     || (state_q[PAUSE] && !last_pause_q);
+  end
 
   always_ff @(posedge clk) begin
     if (s_plan_ready) begin
@@ -262,45 +285,33 @@ module wz_pack_issue #(
       next_valid_q <= s_plan_valid;
     end
 
+    state_q <= advance ? first_state : state_d;
     if (advance) begin
       now_q <= next_q;
       now_q.codes.low_start <= low_start;
       now_q.codes.unary_start <= unary_start;
       now_q.codes.escape_start <= {unary_start, 4'd0} + next_q.codes.escape_start;
-      state_q <= first_state;
-      beats_left_q <= next_beats;
-      last_beat_q <= next_beats == '0;
-      stored_left_q <= next_stored;
-      last_stored_q <= next_stored == '0;
+      beats_left_q <= next_q.beats;
+      last_beat_q <= next_q.beats == '0;
+      stored_left_q <= next_q.stored_beats;
+      last_stored_q <= next_q.stored_beats == '0;
       stored_q <= next_q.stored;
-      rest_q <= next_rest;
+      rest_q <= next_q.rest;
       full_rest_q <= full_rest;
-      rest_more_q <= next_q.symbols && exceeds_group(next_rest);
+      rest_more_q <= next_q.symbols && exceeds_group(next_q.rest);
       full_more_q <= next_q.symbols && exceeds_group(full_rest);
       pause_q <= next_q.pause;
       last_pause_q <= next_q.pause <= 2'd1;
       ends_with_beats_q <= next_q.tail_bytes == '0 && next_q.pause == '0;
+      tail_next_q <= next_q.tail_bytes != '0;
       first_q <= 1'b1;
       first_group_q <= 1'b1;
       routed_q <= 1'b0;
-      any_route_q <= next_q.any_route;
     end else begin
-      unique case (state_q)
-        BEATS: if (take) begin
-          if (more) state_q <= GROUPS;
-          else if (last_beat_q) state_q <= finish ? IDLE : tail_next ? TAIL : PAUSE;
-        end
-        GROUPS: if (take_group && !group_more_q) begin
-          state_q <= !group_last_beat_q ? BEATS : finish ? IDLE : PAUSE;
-        end
-        TAIL: if (take_tail) state_q <= IDLE;
-        PAUSE: begin
-          pause_q <= pause_q - 1'b1;
-          last_pause_q <= 1'b1;
-          if (last_pause_q) state_q <= IDLE;
-        end
-        default: ;
-      endcase
+      if (state_q[PAUSE]) begin
+        pause_q <= pause_q - 1'b1;
+        last_pause_q <= 1'b1;
+      end
       if (take) begin
         beats_left_q <= beats_left_q - 1'b1;
         last_beat_q <= beats_left_q == 6'd1;
@@ -312,7 +323,6 @@ module wz_pack_issue #(
         first_q <= 1'b0;
         first_group_q <= 1'b0;
         routed_q <= 1'b1;
-        any_route_q <= 1'b1;
         network_q <= route_network;
       end
     end
@@ -329,11 +339,12 @@ module wz_pack_issue #(
       group_more_q <= exceeds_group(group_rest_q - 6'(LANES));
     end
 
-    recent_q <= {recent_q[1:0], take_stored && now_q.remainders && route_network};
+    recent_q <= {recent_q[2:0], take_stored && now_q.remainders && route_network};
+    empty_q <= network_idle && recent_q == '0;
 
     if (rst) begin
       next_valid_q <= 1'b0;
-      state_q <= IDLE;
+      state_q <= STATES'(1 << IDLE);
       recent_q <= '0;
     end
   end
@@ -343,15 +354,15 @@ module wz_pack_issue #(
   logic [1:0] release_q;
   logic [LANE_W-1:0] group_rest;
   logic group_more;
-  assign group_rest = LANE_W'((state_q == GROUPS) ? group_rest_q : beat_rest);
-  assign group_more = (state_q == GROUPS) ? group_more_q : more;
+  assign group_rest = LANE_W'((state_q[GROUPS]) ? group_rest_q : beat_rest);
+  assign group_more = (state_q[GROUPS]) ? group_more_q : more;
 
   always_ff @(posedge clk) begin
     if (take_stored) m_data <= s_beat;
     else if (take_tail) m_data[23:0] <= now_q.tail;
 
     m_beat_valid <= (take_stored && now_q.remainders) || take_tail;
-    if (state_q == TAIL) m_count <= {5'd0, now_q.tail_bytes};
+    if (state_q[TAIL]) m_count <= {5'd0, now_q.tail_bytes};
     else begin
       unique case (now_q.raw ? now_q.width_log2 : 2'd0)
         2'd0: m_count <= {1'b0, beat_rest} + 7'd1;
@@ -360,16 +371,16 @@ module wz_pack_issue #(
       endcase
     end
     m_beat_first <= first_q;
-    m_beat_last <= state_q == TAIL || (last_stored_q && !tail_next);
+    m_beat_last <= state_q[TAIL] || (last_stored_q && !tail_next_q);
     m_record <= now_q.record;
     m_drop <= now_q.drop;
     m_network <= take_stored && route_network && !now_q.raw;
 
     m_group_valid <= now_q.symbols && (take_stored || take_group);
-    m_group <= (state_q == GROUPS) ? group_q : 3'd0;
+    m_group <= (state_q[GROUPS]) ? group_q : 3'd0;
     m_group_count <= group_more ? COUNT_W'(LANES) : COUNT_W'(group_rest) + 1'b1;
     m_group_first <= take_stored && first_group_q;
-    m_group_last <= !group_more && ((state_q == GROUPS) ? group_last_stored_q : last_stored_q);
+    m_group_last <= !group_more && ((state_q[GROUPS]) ? group_last_stored_q : last_stored_q);
     m_codes <= now_q.codes;
 
     release_q <= {release_q[0], finish};
@@ -386,7 +397,7 @@ module wz_pack_issue #(
   a_routes : assert property (@(posedge clk) disable iff (rst)
       m_beat_valid && m_record.raw |-> !m_network);
   a_groups : assert property (@(posedge clk) disable iff (rst)
-      state_q == GROUPS |-> LANES < 64 && now_q.symbols);
+      state_q[GROUPS] |-> LANES < 64 && now_q.symbols);
 `endif
 
 endmodule

@@ -13,7 +13,7 @@ package wz_pack_pkg;
   // How carriers become records (docs/format.md, section 6); the same for a whole frame.
   typedef struct packed {
     logic raw;  // the values' bytes as they are; counts are bytes
-    element_type_e element;
+    logic [5:0] kind;  // element type, a bit each by its tag
     logic sign_flag;
     logic [2:0] plane_flags;
     logic [5:0] start;  // where in a 64-byte word of the frame the section begins
@@ -66,6 +66,11 @@ package wz_pack_pkg;
                                    input element_type_e tag);
     // A build for one type does not look at the element.
     return types == 6'(1 << tag) || (types[tag] && element == tag);
+  endfunction
+
+  // The same of a type that is known by its bit.
+  function automatic logic [5:0] fold_kind(input logic [5:0] types, input logic [5:0] kind);
+    return ((types & (types - 6'd1)) == '0) ? types : types & kind;
   endfunction
 
   localparam logic [5:0] TYPES_1_BYTE = 6'(1 << ELEMENT_TYPE_E4M3 | 1 << ELEMENT_TYPE_E5M2);

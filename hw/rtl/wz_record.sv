@@ -38,73 +38,56 @@ module wz_record #(
 
   // By element type: which the build knows is folded. One of these, or `raw`, is set.
   logic [5:0] kind;
-  for (genvar t = 0; t < 6; t++) begin : g_kind
-    assign kind[t] = is_type(TYPES, s_record.element, element_type_e'(t));
-  end
+  assign kind = fold_kind(TYPES, s_record.kind);
 
   // Clock 1: the parts of the record, and the length of each.
   logic sign;  // flag: not stored
   logic [3:0] parts;  // planes 0 to 2 and top bits
-  logic [2:0] top_bits;
   logic [6:0] full_bytes;
   logic full;
   logic [9:0] tops;
   assign sign = s_record.sign_flag;
 
-  always_comb begin
-    parts = 4'b0000;
-    top_bits = 3'd0;
-    full_bytes = 7'd0;
-    full = 1'b0;
-    unique case (1'b1)
-      kind[ELEMENT_TYPE_BF16]: begin
-        parts = {sign, 2'b00, !sign && !s_record.plane_flags[0]};
-        top_bits = 3'd7;
-        full_bytes = sign ? 7'd28 : 7'd32;
-        full = s_count == 7'd32;
-      end
-      kind[ELEMENT_TYPE_FP16]: begin
-        parts = {1'b1, 2'b00, !s_record.plane_flags[0]};
-        top_bits = sign ? 3'd2 : 3'd3;
-        full_bytes = (sign ? 7'd8 : 7'd12) + (s_record.plane_flags[0] ? 7'd0 : 7'd32);
-        full = s_count == 7'd32;
-      end
-      kind[ELEMENT_TYPE_FP32]: begin
-        parts = {sign, ~s_record.plane_flags & {!sign, 2'b11}};
-        top_bits = 3'd7;
-        full_bytes = (sign ? 7'd14 : 7'd0) + {1'b0, 2'($countones(parts[2:0])), 4'd0};
-        full = s_count == 7'd16;
-      end
-      kind[ELEMENT_TYPE_E4M3]: begin
-        parts = 4'b1000;
-        top_bits = sign ? 3'd3 : 3'd4;
-        full_bytes = sign ? 7'd24 : 7'd32;
-        full = s_count == 7'd64;
-      end
-      kind[ELEMENT_TYPE_E5M2]: begin
-        parts = 4'b1000;
-        top_bits = sign ? 3'd2 : 3'd3;
-        full_bytes = sign ? 7'd16 : 7'd24;
-        full = s_count == 7'd64;
-      end
-      kind[ELEMENT_TYPE_RAW]: begin
-        parts = {3'b000, !s_record.plane_flags[0]};
-        full_bytes = 7'd64;
-        full = s_count == 7'd64;
-      end
-      default: ;
-    endcase
-    if (s_record.raw) parts = 4'b0001;
-  end
+  logic [2:0] stored;  // planes that exist and are not constant
+  assign stored[0] = !s_record.plane_flags[0]
+                  && (kind[ELEMENT_TYPE_RAW] || (kind[ELEMENT_TYPE_BF16] && !sign)
+                      || kind[ELEMENT_TYPE_FP16] || kind[ELEMENT_TYPE_FP32]);
+  assign stored[1] = !s_record.plane_flags[1] && kind[ELEMENT_TYPE_FP32];
+  assign stored[2] = !s_record.plane_flags[2] && kind[ELEMENT_TYPE_FP32] && !sign;
+
+  // Widths of the top bits, one-hot.
+  logic tops7, tops4, tops3, tops2;
+  assign tops7 = sign && (kind[ELEMENT_TYPE_BF16] || kind[ELEMENT_TYPE_FP32]);
+  assign tops4 = !sign && kind[ELEMENT_TYPE_E4M3];
+  assign tops3 = sign ? kind[ELEMENT_TYPE_E4M3]
+                      : kind[ELEMENT_TYPE_FP16] || kind[ELEMENT_TYPE_E5M2];
+  assign tops2 = sign && (kind[ELEMENT_TYPE_FP16] || kind[ELEMENT_TYPE_E5M2]);
+
+  assign parts = s_record.raw ? 4'b0001 : {tops7 || tops4 || tops3 || tops2, stored};
+
+  // Bytes of a full record: V for each plane, V / 8 for each top bit; by type, V is 32, 16 or 64.
+  logic half, word, narrow;
+  assign half = kind[ELEMENT_TYPE_BF16] || kind[ELEMENT_TYPE_FP16];
+  assign word = kind[ELEMENT_TYPE_FP32];
+  assign narrow = kind[ELEMENT_TYPE_E4M3] || kind[ELEMENT_TYPE_E5M2];
+  assign full_bytes = ({7{half && stored[0]}} & 7'd32)
+                    | ({7{half && tops7}} & 7'd28)
+                    | ({7{half && tops3}} & 7'd12)
+                    | ({7{half && tops2}} & 7'd8)
+                    | ({7{word}} & {1'b0, 2'($countones(stored)), 4'd0})
+                    | ({7{word && tops7}} & 7'd14)
+                    | ({7{narrow && tops4}} & 7'd32)
+                    | ({7{narrow && tops3}} & 7'd24)
+                    | ({7{narrow && tops2}} & 7'd16)
+                    | ({7{kind[ELEMENT_TYPE_RAW]}} & 7'd64);
+  assign full = (half && s_count == 7'd32) || (word && s_count == 7'd16) || s_count == 7'd64;
 
   // Bytes of the top bits, a multiplication by 2, 3, 4 or 7.
   always_comb begin
-    unique case (top_bits)
-      3'd2: tops = {2'b0, s_count, 1'b0};
-      3'd3: tops = {2'b0, s_count, 1'b0} + {3'b0, s_count};
-      3'd4: tops = {1'b0, s_count, 2'b0};
-      default: tops = {s_count, 3'b0} - {3'b0, s_count};
-    endcase
+    tops = {s_count, 3'b0} - {3'b0, s_count};
+    if (tops4) tops = {1'b0, s_count, 2'b0};
+    if (tops3) tops = {2'b0, s_count, 1'b0} + {3'b0, s_count};
+    if (tops2) tops = {2'b0, s_count, 1'b0};
   end
 
   // What can stand at a byte of a chunk, one-hot a clock ahead of its use: from byte 0 and from byte 16.
@@ -117,13 +100,14 @@ module wz_record #(
   } choice_t;
 
   // `left`: the parts that are not yet out, of which the first stands at byte 0; the second of FP32
-  // follows at byte 16.
+  // follows at byte 16. Plane 2 and top bits exclude each other.
   function automatic choice_t choose(input logic is_raw, input logic [5:0] is_kind,
                                      input logic no_sign, input logic [3:0] left, input int place);
-    logic [3:0] part;
+    logic [3:0] part;  // the one that stands there
     choice_t c;
-    part = left & (~left + 1'b1);
-    if (place > 0) part = (left ^ part) & (~(left ^ part) + 1'b1);
+    if (place == 0) part = {left[3] && left[1:0] == '0, left[2] && left[1:0] == '0,
+                            left[1] && !left[0], left[0]};
+    else part = {left[3:2] & ~{2{left[0] && left[1]}}, left[0] && left[1], 1'b0};
     c = '0;
     c.raw = is_raw || is_kind[ELEMENT_TYPE_RAW];
     if (!is_raw) begin
@@ -155,7 +139,11 @@ module wz_record #(
   logic [5:0] kind_q;
   choice_t at0_q, at16_q;
 
-  assign rest = parts_q & (parts_q - 1'b1);
+  // Without the lowest.
+  function automatic logic [3:0] without_first(input logic [3:0] left);
+    return {left[3] && left[2:0] != '0, left[2] && left[1:0] != '0, left[1] && left[0], 1'b0};
+  endfunction
+  assign rest = without_first(parts_q);
 
   always_ff @(posedge clk) begin
     if (s_valid) begin
@@ -163,7 +151,7 @@ module wz_record #(
       parts_q <= parts;
       // The end of a frame can come without a carrier.
       whole_q <= s_record.raw || full || s_count == '0;
-      final_q <= s_record.raw || full || s_count == '0 || (parts & (parts - 1'b1)) == '0;
+      final_q <= s_record.raw || full || s_count == '0 || without_first(parts) == '0;
       whole_bytes_q <= (s_record.raw || s_count == '0) ? s_count : full_bytes;
       count_q <= s_count;
       tops_q <= 7'((tops + 10'd7) >> 3);
@@ -178,7 +166,7 @@ module wz_record #(
       at16_q <= choose(s_record.raw, kind, sign, parts, 1);
     end else if (!final_q) begin
       parts_q <= rest;
-      final_q <= (rest & (rest - 1'b1)) == '0;
+      final_q <= without_first(rest) == '0;
       tops_now_q <= rest[2:0] == '0;
       first_q <= 1'b0;
       at0_q <= choose(raw_q, kind_q, sign_q, rest, 0);
