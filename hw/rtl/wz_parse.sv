@@ -554,6 +554,7 @@ module wz_parse
 
     record_q <= '{
         place: q15.place,
+        ahead: q15.place.start + POINTER_W'(2),
         records: q15.refuse ? '0 : q15.records,
         offset: !q15.claim.frame ? 6'd0
             : q15.claim.coded ? {q15.claim.extras_words + 2'd1, 4'd0} : 6'(SHORT_HEADER_BYTES),

@@ -58,6 +58,7 @@ package wz_sections_pkg;
   // Remainder records, or the payload as it is.
   typedef struct packed {
     place_t place;
+    logic [POINTER_W-1:0] ahead;  // the beat after the first two
     logic [6:0] records;  // 0 to 64
     logic [5:0] offset;  // of the first record in the packet, in bytes
     logic [6:0] step;  // bytes of a full record
@@ -146,15 +147,16 @@ package wz_sections_pkg;
     logic [13:0] frame_bytes;
   } claim_t;
 
-  // A window on the payload that begins with a record, or with a part of the last one.
+  // A window on the payload that holds a record, or a part of the last one. Plane p (FP16: top bits
+  // as plane 1) begins at byte p * V, but for what `low` says.
   typedef struct packed {
     logic [6:0] bytes;  // of the elements that it becomes
-    logic split;  // one part: a stored plane, or the top bits
-    logic [1:0] part;
+    logic [3:0] set;  // by byte of an element of 4 (of 2: twice): this part gives it its value
     logic last_part;
-    // For a type with one byte plane, and none without its sign, all there is to know. 0: as it is,
-    // 1: the sign is dropped, 2: the plane is constant, 3: it is stored.
+    // For BF16 alone, all there is to know. 0: as it is, 1: the sign is dropped, 2: the plane is
+    // constant, 3: it is stored.
     logic [1:0] choice;
+    logic low;  // the highest plane, or the top bits, of FP32 are where plane 1 would be
     element_type_e element;
     logic sign_flag;
     logic sign_value;

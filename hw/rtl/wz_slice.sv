@@ -8,11 +8,11 @@
 // last record, if it is partial and has several parts, comes as a window a part.
 //
 // Rotation is by as little as the built types ask for: full records of BF16 take 28 or 32 bytes, of
-// FP16 and FP32 an even number; parts may begin anywhere and have at most 15 bytes. Coded records
-// have at most 48 bytes, and those of RAW and payloads as they are begin at multiples of 8.
+// FP16 and FP32 an even number; parts may begin anywhere. Coded records have at most 48 bytes, and
+// those of RAW and payloads as they are begin at multiples of 8.
 //
-// A window leaves as soon as the two beats after its own have been written, or the packet has ended:
-// whether the next one is there is then known a clock ahead.
+// A window leaves when some beats more of the packet have been written, or the packet has ended: that
+// is known of it clocks ahead, so that nothing waits for a comparison.
 //
 //   latency       7 clocks from s_job to the first window, 6 if FP16 and FP32 are not built
 //   throughput    1 window a clock; a packet without records a clock
@@ -49,14 +49,14 @@ module wz_slice
 );
 
   localparam logic FINE = TYPES[ELEMENT_TYPE_FP16] || TYPES[ELEMENT_TYPE_FP32];
-  // Bytes at the start of a window that may have to be rotated by any multiple of 4.
-  localparam int unsigned BY_FOUR = FINE ? 48 : TYPES[ELEMENT_TYPE_BF16] ? 32 : 0;
-  localparam int unsigned PART_BYTES = 16;
+  // Bytes at the start of a window that may have to be rotated by less than 4, and by multiples of 4.
+  localparam int unsigned BY_ONE = FINE ? 48 : 0;
+  localparam int unsigned BY_FOUR = FINE ? BY_ONE + 4 : TYPES[ELEMENT_TYPE_BF16] ? 32 : 0;
 
-  // 1: the next job, and whether its first window has been written.
+  // 1: the next job, and whether its first windows have been written.
   record_job_t next_q;
   logic next_valid_q, load, next_ended, next_ended_now, next_there;
-  logic [POINTER_W-1:0] next_limit, next_limit_now, next_after;
+  logic [POINTER_W-1:0] next_limit, next_limit_now, next_short;
 
   wz_reach u_reach (
       .clk,
@@ -72,8 +72,8 @@ module wz_slice
 
   assign s_ready = !next_valid_q || load;
   // The sign of a difference tells which of two pointers is ahead.
-  assign next_after = next_q.place.start + POINTER_W'(1) - next_limit;
-  assign next_there = next_ended || next_after[POINTER_W-1];
+  assign next_short = next_q.ahead - next_limit;
+  assign next_there = next_ended || next_short[POINTER_W-1];
 
   always_ff @(posedge clk) begin
     if (s_ready) begin
@@ -87,52 +87,64 @@ module wz_slice
   // 2: the place of each window.
   record_job_t job_q;
   logic [POINTER_W+5:0] at_q;  // byte in the ring
-  logic [POINTER_W-1:0] at_beat, limit_q, limit_now, behind, next_behind, after, held_q;
-  logic [6:0] left_q, element_bytes;
+  logic [POINTER_W-1:0] at_beat, limit_q, limit_now, left_over_q, held_q;
+  logic [6:0] left_q, stride_q, element_bytes;
   logic [1:0] part_q;
-  logic valid_q, last_q, empty_q, nothing_q, there_q, ended_q, ended_now;
-  logic move, split, last_part;
+  logic valid_q, last_q, split_q, last_part_q, empty_q, nothing_q;
+  logic there_q, known_q, ended_q, ended_now, move, next_split;
 
-  wire unused = &{1'b0, job_q.records, job_q.offset, job_q.place};
+  wire unused = &{1'b0, job_q.records, job_q.offset, job_q.place, job_q.ahead, job_q.step};
 
-  assign split = FINE && last_q && job_q.split;
-  assign last_part = !split || part_q == job_q.parts;
+  assign next_split = FINE && next_q.split && next_q.records == 7'd1;
   assign move = valid_q && (empty_q || (room && (there_q || nothing_q)));
-  assign load = !valid_q || (move && last_q && last_part);
+  assign load = !valid_q || (move && last_part_q);
   assign limit_now = ended_q ? limit_q : progress.reached;
   assign ended_now = ended_q || progress.ended;
   assign at_beat = at_q[6+:POINTER_W];
-  assign behind = at_beat - limit_q;
-  assign next_behind = at_beat + POINTER_W'(1) - limit_q;
-  assign after = at_beat + POINTER_W'(2) - limit_q;
   assign element_bytes = job_q.as_is ? job_q.last : job_q.last << width_log2(job_q.element);
   assign held = held_q;
 
   always_ff @(posedge clk) begin
+    // How far the writer is ahead: at most two windows behind the one at_q points at.
+    left_over_q <= limit_q - at_beat;
+
     if (load) begin
       valid_q <= next_valid_q;
       job_q <= next_q;
       at_q <= {next_q.place.start, next_q.offset};
       left_q <= next_q.records;
       last_q <= next_q.records <= 7'd1;
+      split_q <= next_split;
+      last_part_q <= next_q.records <= 7'd1 && !next_split;
+      stride_q <= next_split ? next_q.last : next_q.step;
       empty_q <= next_q.records == '0;
       nothing_q <= next_q.step == '0;
       part_q <= '0;
       limit_q <= next_limit_now;
       ended_q <= next_ended_now;
       there_q <= next_there;
+      known_q <= 1'b0;
       if (next_valid_q) held_q <= next_q.place.start;
     end else begin
       limit_q <= limit_now;
       ended_q <= ended_now;
-      // Of this window and of the next, which begins at most a beat later.
-      there_q <= ended_q || after[POINTER_W-1];
+      // left_over_q is of this job from the second clock on; three windows were looked at before.
+      known_q <= 1'b1;
+      if (known_q) begin
+        there_q <= ended_q
+            || (!left_over_q[POINTER_W-1] && left_over_q[POINTER_W-2:2] != '0);
+      end
       if (move) begin
-        at_q <= at_q + (POINTER_W + 6)'(split ? job_q.last : job_q.step);
-        if (split) part_q <= part_q + 2'd1;
-        else begin
+        at_q <= at_q + (POINTER_W + 6)'(stride_q);
+        if (split_q) begin
+          part_q <= part_q + 2'd1;
+          last_part_q <= part_q + 2'd1 == job_q.parts;
+        end else begin
           left_q <= left_q - 7'd1;
           last_q <= left_q == 7'd2;
+          split_q <= FINE && left_q == 7'd2 && job_q.split;
+          last_part_q <= left_q == 7'd2 && !(FINE && job_q.split);
+          if (FINE && left_q == 7'd2 && job_q.split) stride_q <= job_q.last;
         end
       end
     end
@@ -142,15 +154,32 @@ module wz_slice
     end
   end
 
-  // 3: ask for it.
-  logic [POINTER_W-1:0] beat_q, beat_next_q;
+  // 3: ask for it. Planes have places of their own in the window: those that come first leave room
+  // for the ones that are constant, or in windows before.
+  logic [POINTER_W-1:0] beat_q, beat_next_q, ask_limit_q, short, next_beat_short;
   logic [5:0] ask_offset_q;
-  logic ask_valid_q, ask_missing_q, ask_next_missing_q;
+  logic [1:0] ask_turn_q, place, plane;
+  logic ask_valid_q;
   window_t ask_q;
 
-  wire unused_wrap = &{1'b0, beat_q[POINTER_W-1], beat_next_q[POINTER_W-1]};
+  always_comb begin
+    // The plane with which the window begins.
+    case ({job_q.plane_flags[1:0], split_q ? part_q : 2'd0})
+      4'b00_00, 4'b10_00: plane = 2'd0;
+      4'b00_01, 4'b01_00: plane = 2'd1;
+      default: plane = 2'd2;
+    endcase
+    place = 2'd0;
+    if (FINE && !job_q.as_is) begin
+      // In 16 bytes: a plane of FP16 has 32.
+      if (job_q.element == ELEMENT_TYPE_FP32) place = plane;
+      if (job_q.element == ELEMENT_TYPE_FP16) place = {plane != 2'd0, 1'b0};
+    end
+  end
 
   assign read = ask_valid_q;
+  assign short = beat_q - ask_limit_q;
+  assign next_beat_short = beat_next_q - ask_limit_q;
   for (genvar b = 0; b < int'(BANKS); b++) begin : g_bank
     assign read_address[b] = (4'(b) >= {1'b0, ask_offset_q[5:3]}) ? beat_q[ADDRESS_W-1:0]
                                                                   : beat_next_q[ADDRESS_W-1:0];
@@ -160,16 +189,17 @@ module wz_slice
     ask_valid_q <= move && !empty_q;
     beat_q <= at_beat;
     beat_next_q <= at_beat + POINTER_W'(1);
+    ask_limit_q <= limit_q;
     ask_offset_q <= at_q[5:0];
-    // What a packet that has ended does not have.
-    ask_missing_q <= !behind[POINTER_W-1];
-    ask_next_missing_q <= !next_behind[POINTER_W-1];
+    ask_turn_q <= at_q[5:4] - place;
     ask_q <= '{
         bytes: last_q ? element_bytes : 7'(BEAT_BYTES),
-        split: split,
-        part: part_q,
-        last_part: last_part,
+        set: (!split_q || part_q == 2'd0) ? 4'b1111
+            : (job_q.element == ELEMENT_TYPE_FP16) ? 4'b1010
+            : (plane == 2'd1) ? 4'b0010 : 4'b1100,
+        last_part: last_part_q || !split_q,
         choice: job_q.as_is ? 2'd0 : job_q.sign_flag ? 2'd1 : job_q.plane_flags[0] ? 2'd2 : 2'd3,
+        low: !split_q && job_q.plane_flags[1:0] == 2'b10,
         element: job_q.element,
         sign_flag: job_q.sign_flag,
         sign_value: job_q.sign_value,
@@ -181,16 +211,20 @@ module wz_slice
 
   // 4: read.
   logic [BANKS-1:0] missing_q;
-  logic [5:0] read_offset_q;
+  logic [3:0] read_offset_q;
+  logic [1:0] read_turn_q;
   logic read_valid_q;
   window_t read_q;
 
   always_ff @(posedge clk) begin
     read_valid_q <= ask_valid_q;
     read_q <= ask_q;
-    read_offset_q <= ask_offset_q;
+    read_offset_q <= ask_offset_q[3:0];
+    read_turn_q <= ask_turn_q;
     for (int b = 0; b < int'(BANKS); b++) begin
-      missing_q[b] <= (4'(b) >= {1'b0, ask_offset_q[5:3]}) ? ask_missing_q : ask_next_missing_q;
+      // What a packet that has ended does not have.
+      missing_q[b] <= (4'(b) >= {1'b0, ask_offset_q[5:3]}) ? !short[POINTER_W-1]
+                                                           : !next_beat_short[POINTER_W-1];
     end
     if (rst) read_valid_q <= 1'b0;
   end
@@ -205,7 +239,7 @@ module wz_slice
   assign read_bits = read_data;
 
   always_comb begin
-    case (read_offset_q[5:4])
+    case (read_turn_q)
       2'd0: {turned, turned_missing} = {read_bits, missing_q};
       2'd1: {turned, turned_missing} = {
           read_bits[127:0], read_bits[511:128], missing_q[1:0], missing_q[7:2]};
@@ -219,7 +253,7 @@ module wz_slice
   always_ff @(posedge clk) begin
     turn_valid_q <= read_valid_q;
     turn_q <= read_q;
-    turn_offset_q <= read_offset_q[3:0];
+    turn_offset_q <= read_offset_q;
     for (int i = 0; i < int'(BEAT_BYTES); i++) begin
       if (turned_missing[i/8]) turn_data_q[8*i+:8] <= 8'd0;
       // Far behind any record, and of a payload as it is, which begins in the first 16 bytes.
@@ -257,24 +291,23 @@ module wz_slice
     if (rst) four_valid_q <= 1'b0;
   end
 
-  // 7: by 2 bytes, parts by 1.
+  // 7: by 2 bytes; parts, which begin anywhere, by 1.
   if (FINE) begin : g_fine
-    logic [8*BEAT_BYTES-1:0] by_two, fine_data_q;
-    logic [8*PART_BYTES-1:0] by_one;
+    logic [8*BEAT_BYTES-1:0] fine_data_q;
+    logic [8*BY_ONE-1:0] by_one;
     logic fine_valid_q;
     window_t fine_q;
 
-    assign by_two = four_offset_q[1] ? four_data_q >> 16 : four_data_q;
     assign m_data = fine_data_q;
     assign m_info = fine_q;
     assign m_valid = fine_valid_q;
 
     always_comb begin
       case (four_offset_q)
-        2'd0: by_one = four_data_q[0+:8*PART_BYTES];
-        2'd1: by_one = four_data_q[8+:8*PART_BYTES];
-        2'd2: by_one = four_data_q[16+:8*PART_BYTES];
-        default: by_one = four_data_q[24+:8*PART_BYTES];
+        2'd0: by_one = four_data_q[0+:8*BY_ONE];
+        2'd1: by_one = four_data_q[8+:8*BY_ONE];
+        2'd2: by_one = four_data_q[16+:8*BY_ONE];
+        default: by_one = four_data_q[24+:8*BY_ONE];
       endcase
     end
 
@@ -282,8 +315,7 @@ module wz_slice
       fine_valid_q <= four_valid_q;
       fine_q <= four_q;
       for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-        if (i < int'(PART_BYTES)) fine_data_q[8*i+:8] <= by_one[8*i+:8];
-        else if (i < int'(BY_FOUR)) fine_data_q[8*i+:8] <= by_two[8*i+:8];
+        if (i < int'(BY_ONE)) fine_data_q[8*i+:8] <= by_one[8*i+:8];
         else fine_data_q[8*i+:8] <= four_data_q[8*i+:8];
       end
       if (rst) fine_valid_q <= 1'b0;

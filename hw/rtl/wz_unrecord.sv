@@ -5,7 +5,11 @@
 // (docs/format.md, section 6). A payload that travels as it is passes. Bytes beyond the last element
 // are zero.
 //
-//   latency       1 clock from the last part of a record
+// Where a bit of an element may come from depends on type, flags and part of the record. The choice
+// is made a clock before, as one select for each kind of place that a bit is taken from, and a byte
+// of constants for each byte of an element.
+//
+//   latency       2 clocks from the last part of a record
 //   throughput    1 window a clock
 //   back-pressure none
 
@@ -26,121 +30,199 @@ module wz_unrecord
     output logic                    m_valid
 );
 
-  localparam int unsigned BEAT_W = 8 * BEAT_BYTES;
-  localparam logic PARTS = TYPES[ELEMENT_TYPE_FP16] || TYPES[ELEMENT_TYPE_FP32];
+  // Types by width, and what their remainders are made of: top bits with the sign, and without.
+  localparam logic BF16 = TYPES[ELEMENT_TYPE_BF16];
+  localparam logic FP16 = TYPES[ELEMENT_TYPE_FP16];
+  localparam logic FP32 = TYPES[ELEMENT_TYPE_FP32];
+  localparam logic E4M3 = TYPES[ELEMENT_TYPE_E4M3];
+  localparam logic E5M2 = TYPES[ELEMENT_TYPE_E5M2];
+  localparam logic ONLY_BF16 = TYPES == 6'(1 << ELEMENT_TYPE_BF16);
+  localparam logic PARTS = FP16 || FP32;
+  localparam int unsigned BF16_TOP = (LAYOUTS[ELEMENT_TYPE_BF16].remainder_bits - 1) % 8;
+  localparam int unsigned FP16_TOP = LAYOUTS[ELEMENT_TYPE_FP16].remainder_bits % 8;
+  localparam int unsigned FP32_TOP = (LAYOUTS[ELEMENT_TYPE_FP32].remainder_bits - 1) % 8;
+  localparam int unsigned E4M3_TOP = LAYOUTS[ELEMENT_TYPE_E4M3].remainder_bits;
+  localparam int unsigned E5M2_TOP = LAYOUTS[ELEMENT_TYPE_E5M2].remainder_bits;
+  // Bits of a plane of 2-byte and of 4-byte elements.
+  localparam int unsigned PLANE_2 = 8 * BEAT_BYTES / 2;
+  localparam int unsigned PLANE_4 = 8 * BEAT_BYTES / 4;
+  localparam int unsigned SIGN = 7;  // bit of the highest byte of an element
 
-  logic [BEAT_W-1:0] out_q, record;
-  logic [5:0][BEAT_W-1:0] expanded;  // by type
-  logic out_valid_q;
-  // Places of plane (or top bits) 1 and 2 among the stored ones; a build for types of one plane has
-  // no use for them.
+  // 1: what each byte of an element is made of. Numbers in names are those of bytes of an element.
+  logic [8*BEAT_BYTES-1:0] data_q;
+  logic [BEAT_BYTES-1:0] clear_q;
+  logic [3:0] set_q;
+  logic valid_q, last_part_q;
+  logic [1:0] choice_q;
+  // A build for BF16 alone goes by choice_q.
   // verilator lint_off UNUSEDSIGNAL
-  logic second;
-  logic [1:0] third;
+  logic raw_q;
+  logic bf16_plane_q, bf16_top_q, fp16_plane_q, fp16_sign_q, fp16_top_q;
+  logic fp32_plane0_q, fp32_plane1_q, fp32_plane2_q, fp32_plane2_low_q;
+  logic fp32_top_q, fp32_top_low_q;
+  logic e4m3_sign_q, e4m3_top_q, e5m2_sign_q, e5m2_top_q;
+  logic [3:0][7:0] constant_q;
   // verilator lint_on UNUSEDSIGNAL
-  logic [3:0] set;  // by byte of an element of 4: the window has it
-  element_type_e element;
 
-  // A part lies at the start of its window.
-  assign second = !s_info.split && !s_info.plane_flags[0];
-  assign third = s_info.split ? 2'd0
-      : {!s_info.plane_flags[0] && !s_info.plane_flags[1],
-         s_info.plane_flags[0] ^ s_info.plane_flags[1]};
-  assign element = built_element(TYPES, s_info.element);
-
-  for (genvar t = 0; t < 6; t++) begin : g_type
-    if (TYPES[t]) begin : g_built
-      localparam int unsigned WIDTH = 8 * LAYOUTS[t].width_bytes;
-      localparam int unsigned VALUES = BEAT_W / WIDTH;
-      localparam int unsigned MANTISSA = LAYOUTS[t].mantissa_bits;
-      localparam int unsigned BITS = LAYOUTS[t].remainder_bits;
-      localparam logic ONE_OR_NONE = BITS / 8 == 1 && (BITS - 1) / 8 == 0;
-      logic dropped;
-      // verilator lint_off UNUSEDSIGNAL
-      logic [2:0] flags;  // of as many planes as there are
-      // verilator lint_on UNUSEDSIGNAL
-
-      assign dropped = ONE_OR_NONE ? s_info.choice == 2'd1 : s_info.sign_flag;
-      assign flags = ONE_OR_NONE ? {2'd0, s_info.choice == 2'd2} : s_info.plane_flags;
-
-      // Bit i of the remainder of value e, without (0) and with (1) its sign dropped.
-      for (genvar e = 0; e < int'(VALUES); e++) begin : g_value
-        logic [BITS-1:0] remainder;
-        for (genvar i = 0; i < int'(BITS); i++) begin : g_bit
-          logic [1:0] bits;
-          for (genvar s = 0; s < 2; s++) begin : g_dropped
-            localparam int unsigned PLANES = (BITS - s) / 8;
-            localparam int unsigned TOP = (BITS - s) % 8;
-            localparam int unsigned PLANE = (i < 8 * PLANES) ? i / 8 : PLANES;
-            localparam int unsigned AT = (i < 8 * PLANES) ? 8 * e + i % 8
-                                                          : TOP * e + i - 8 * PLANES;
-            localparam int unsigned STRIDE = 8 * VALUES;
-            logic stored;
-            if (i >= int'(BITS) - s) begin : g_none
-              assign stored = s_info.sign_value;
-            end else if (PLANE == 0) begin : g_first
-              assign stored = s_data[AT];
-            end else if (PLANE == 1) begin : g_second
-              assign stored = second ? s_data[STRIDE+AT] : s_data[AT];
-            end else begin : g_third
-              assign stored = third[1] ? s_data[2*STRIDE+AT]
-                  : third[0] ? s_data[STRIDE+AT] : s_data[AT];
-            end
-            if (i < 8 * PLANES) begin : g_plane
-              assign bits[s] = flags[PLANE] ? s_info.plane_bytes[i] : stored;
-            end else begin : g_top
-              assign bits[s] = stored;
-            end
-          end
-          assign remainder[i] = dropped ? bits[1] : bits[0];
-        end
-        if (BITS == WIDTH) begin : g_whole
-          assign expanded[t][WIDTH*e+:WIDTH] = remainder;
-        end else begin : g_split
-          assign expanded[t][WIDTH*e+:WIDTH] = {
-              remainder[MANTISSA], {(WIDTH - MANTISSA - 1) {1'b0}}, remainder[MANTISSA-1:0]};
-        end
-      end
-    end else begin : g_none
-      assign expanded[t] = '0;
-    end
-  end
+  logic is_raw, is_bf16, is_fp16, is_fp32, is_e4m3, is_e5m2, dropped, sign, low;
+  logic [2:0] flags;
 
   always_comb begin
-    record = s_data;
-    for (int t = 0; t < 6; t++) begin
-      if (TYPES[t] && s_info.choice != 2'd0 && element == element_type_e'(t)) record = expanded[t];
-    end
+    is_raw = s_info.choice != 2'd0 && s_info.element == ELEMENT_TYPE_RAW;
+    is_bf16 = BF16 && s_info.choice != 2'd0
+        && (ONLY_BF16 || s_info.element == ELEMENT_TYPE_BF16);
+    is_fp16 = FP16 && s_info.choice != 2'd0 && s_info.element == ELEMENT_TYPE_FP16;
+    is_fp32 = FP32 && s_info.choice != 2'd0 && s_info.element == ELEMENT_TYPE_FP32;
+    is_e4m3 = E4M3 && s_info.choice != 2'd0 && s_info.element == ELEMENT_TYPE_E4M3;
+    is_e5m2 = E5M2 && s_info.choice != 2'd0 && s_info.element == ELEMENT_TYPE_E5M2;
+    dropped = s_info.sign_flag;
+    sign = s_info.sign_value;
+    flags = s_info.plane_flags;
+    // The highest plane of FP32, or its top bits, in the place of plane 1.
+    low = s_info.low;
+  end
 
-    // Of a part, only the bytes that it is about.
-    set = '1;
-    if (PARTS && s_info.split && s_info.part != '0) begin
-      if (element == ELEMENT_TYPE_FP16) set = 4'b1010;
-      else begin
-        // The plane whose place among the stored ones is the number of the part.
-        set[0] = 1'b0;
-        set[1] = !s_info.plane_flags[0] && !s_info.plane_flags[1] && s_info.part == 2'd1;
-        set[3:2] = {2{s_info.part == 2'(!s_info.plane_flags[0]) + 2'(!s_info.plane_flags[1])}};
+  always_ff @(posedge clk) begin
+    data_q <= s_data;
+    for (int i = 0; i < int'(BEAT_BYTES); i++) clear_q[i] <= 7'(i) >= s_info.bytes;
+    set_q <= s_info.set;
+    last_part_q <= s_info.last_part;
+    choice_q <= s_info.choice;
+
+    raw_q <= s_info.choice == 2'd0 || (is_raw && !flags[0]);
+    bf16_plane_q <= is_bf16 && !dropped && !flags[0];
+    bf16_top_q <= is_bf16 && dropped;
+    fp16_plane_q <= is_fp16 && !flags[0];
+    fp16_sign_q <= is_fp16 && !dropped;
+    fp16_top_q <= is_fp16 && dropped;
+    fp32_plane0_q <= is_fp32 && !flags[0];
+    fp32_plane1_q <= is_fp32 && !flags[1];
+    fp32_plane2_q <= is_fp32 && !dropped && !flags[2] && !low;
+    fp32_plane2_low_q <= is_fp32 && !dropped && !flags[2] && low;
+    fp32_top_q <= is_fp32 && dropped && !low;
+    fp32_top_low_q <= is_fp32 && dropped && low;
+    e4m3_sign_q <= is_e4m3 && !dropped;
+    e4m3_top_q <= is_e4m3 && dropped;
+    e5m2_sign_q <= is_e5m2 && !dropped;
+    e5m2_top_q <= is_e5m2 && dropped;
+
+    // The bytes of constant planes are zero where there are none, and so is the sign if it is not
+    // dropped.
+    constant_q <= '0;
+    if (is_raw) constant_q <= {4{s_info.plane_bytes[7:0]}};
+    if (is_bf16) begin
+      constant_q <= {2{s_info.plane_bytes[SIGN] || sign, 8'd0, s_info.plane_bytes[SIGN-1:0]}};
+    end
+    if (is_fp16) constant_q <= {2{sign, 7'd0, s_info.plane_bytes[7:0]}};
+    if (is_fp32) begin
+      constant_q <= {s_info.plane_bytes[16+SIGN] || sign, 8'd0, s_info.plane_bytes[16+SIGN-1:16],
+          s_info.plane_bytes[15:0]};
+    end
+    if (is_e4m3 || is_e5m2) constant_q <= {4{sign, 7'd0}};
+
+    valid_q <= s_valid;
+    if (rst) valid_q <= 1'b0;
+  end
+
+  // 2: the bits.
+  logic [8*BEAT_BYTES-1:0] record, out_q;
+  logic out_valid_q;
+
+  if (ONLY_BF16) begin : g_bf16
+    // The choice as a number: a multiplexer of four is one LUT.
+    for (genvar e = 0; e < int'(BEAT_BYTES) / 2; e++) begin : g_value
+      always_comb begin
+        case (choice_q)
+          2'd0: record[16*e+:16] = data_q[16*e+:16];
+          2'd1: record[16*e+:16] = {
+              constant_q[1][SIGN], 8'd0, data_q[BF16_TOP*e+:BF16_TOP]};
+          2'd2: record[16*e+:16] = {constant_q[1][SIGN], 8'd0, constant_q[0][SIGN-1:0]};
+          default: record[16*e+:16] = {data_q[8*e+SIGN], 8'd0, data_q[8*e+:SIGN]};
+        endcase
       end
     end
-    if (PARTS && !s_valid) set = '0;
+  end else begin : g_mixed
+    wire unused = &{1'b0, choice_q};
+    for (genvar b = 0; b < int'(BEAT_BYTES); b++) begin : g_byte
+      localparam int unsigned PLACE = b % 4;
+      localparam int unsigned TWO = b / 2;  // number of the element, of 2 bytes
+      localparam int unsigned FOUR = b / 4;
+      logic [7:0] from_raw, from_narrow, from_two, from_four;
+
+      assign from_raw = data_q[8*b+:8] & {8{raw_q}};
+
+      assign from_narrow = {
+          (data_q[E4M3_TOP*b+E4M3_TOP-1] & e4m3_sign_q)
+              | (data_q[E5M2_TOP*b+E5M2_TOP-1] & e5m2_sign_q),
+          4'd0,
+          (data_q[E4M3_TOP*b+2] & e4m3_sign_q) | (data_q[(E4M3_TOP-1)*b+2] & e4m3_top_q),
+          (data_q[E4M3_TOP*b+:2] & {2{e4m3_sign_q}})
+              | (data_q[E5M2_TOP*b+:2] & {2{e4m3_top_q | e5m2_sign_q}})
+              | (data_q[(E5M2_TOP-1)*b+:2] & {2{e5m2_top_q}})
+      };
+
+      if (b % 2 == 0) begin : g_even
+        assign from_two = {
+            data_q[8*TWO+7] & fp16_plane_q,
+            (data_q[8*TWO+:7] & {7{bf16_plane_q | fp16_plane_q}})
+                | (data_q[BF16_TOP*TWO+:7] & {7{bf16_top_q}})
+        };
+      end else begin : g_odd
+        assign from_two = {
+            (data_q[8*TWO+SIGN] & bf16_plane_q)
+                | (data_q[PLANE_2+FP16_TOP*TWO+FP16_TOP-1] & fp16_sign_q),
+            5'd0,
+            (data_q[PLANE_2+FP16_TOP*TWO+:2] & {2{fp16_sign_q}})
+                | (data_q[PLANE_2+(FP16_TOP-1)*TWO+:2] & {2{fp16_top_q}})
+        };
+      end
+
+      case (PLACE)
+        0: begin : g_low
+          assign from_four = data_q[8*FOUR+:8] & {8{fp32_plane0_q}};
+        end
+        1: begin : g_middle
+          assign from_four = data_q[PLANE_4+8*FOUR+:8] & {8{fp32_plane1_q}};
+        end
+        2: begin : g_high
+          assign from_four = {
+              1'b0,
+              (data_q[2*PLANE_4+8*FOUR+:7] & {7{fp32_plane2_q}})
+                  | (data_q[PLANE_4+8*FOUR+:7] & {7{fp32_plane2_low_q}})
+                  | (data_q[2*PLANE_4+FP32_TOP*FOUR+:7] & {7{fp32_top_q}})
+                  | (data_q[PLANE_4+FP32_TOP*FOUR+:7] & {7{fp32_top_low_q}})
+          };
+        end
+        default: begin : g_sign
+          assign from_four = {
+              (data_q[2*PLANE_4+8*FOUR+SIGN] & fp32_plane2_q)
+                  | (data_q[PLANE_4+8*FOUR+SIGN] & fp32_plane2_low_q),
+              7'd0
+          };
+        end
+      endcase
+
+      assign record[8*b+:8] = from_raw | from_narrow | from_two | from_four | constant_q[PLACE];
+    end
   end
 
   assign m_data = out_q;
   assign m_valid = out_valid_q;
 
   always_ff @(posedge clk) begin
-    out_valid_q <= s_valid && s_info.last_part;
+    out_valid_q <= valid_q && last_part_q;
     for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-      if (7'(i) >= s_info.bytes && (!PARTS || s_valid)) out_q[8*i+:8] <= '0;
-      else if (set[i%4]) out_q[8*i+:8] <= record[8*i+:8];
+      // Of a part, only the bytes that it is about.
+      if (!PARTS || (valid_q && set_q[i%4])) begin
+        out_q[8*i+:8] <= clear_q[i] ? 8'd0 : record[8*i+:8];
+      end
     end
     if (rst) out_valid_q <= 1'b0;
   end
 
 `ifndef SYNTHESIS
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      s_valid && s_info.last_part |=> m_valid);
+      s_valid && s_info.last_part |=> ##1 m_valid);
 `endif
 
 endmodule
