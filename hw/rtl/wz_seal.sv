@@ -6,7 +6,7 @@
 // comes first (m_status of wz_sections), then what was found on the way here, then the CRC. With
 // `late`, the packet ends within the escapes: then it is corrupt if its codes are, else truncated.
 //
-//   latency       2 clocks; the last beat 10, or 2 after its status
+//   latency       2 clocks; the last beat 9, or 2 after its status
 //   throughput    1 beat a clock; the queue takes what comes while a last beat waits
 //   back-pressure `room`, a flop: 4 more beats may come
 
