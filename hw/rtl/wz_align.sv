@@ -64,6 +64,8 @@ module wz_align
   logic a_first_q, a_last_q, a_valid_q, a_code_q;
   element_type_e a_element_q;
   logic [1:0] a_phase_q;
+  logic [3:0] a_by_phase_q;  // one hot
+  logic [1:0] a_width_q;
 
   logic packet_q;  // a packet has begun: the next beat is not its first
   logic [BEATS_W-1:0] next_index_q;  // of the next beat in its block
@@ -78,7 +80,10 @@ module wz_align
   assign s_cut = s_axis_tlast || next_index_q == '1;
 
   element_type_e s_element;
+  logic [1:0] s_width, s_phase;
   assign s_element = built_element(TYPES, s_axis_tuser.element);
+  assign s_width = width_log2(s_element);
+  assign s_phase = s_axis_tuser.phase & {s_width[1], s_width != 2'd0};
 
   always_ff @(posedge clk) begin
     if (accept) begin
@@ -94,11 +99,9 @@ module wz_align
       if (!packet_q) begin
         a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
         a_element_q <= s_element;
-        case (width_log2(s_element))
-          2'd0: a_phase_q <= 2'd0;
-          2'd1: a_phase_q <= {1'b0, s_axis_tuser.phase[0]};
-          default: a_phase_q <= s_axis_tuser.phase;
-        endcase
+        a_phase_q <= s_phase;
+        a_by_phase_q <= 4'b0001 << s_phase;
+        a_width_q <= s_width;
       end
       packet_q <= !s_axis_tlast;
       next_index_q <= s_cut ? '0 : next_index_q + 1'b1;
@@ -114,10 +117,16 @@ module wz_align
   end
 
   // The window of 64 bytes from the phase on, and which of its bytes are in the block.
-  logic [1:0] width;
+  localparam bit HAS_FOUR = TYPES[ELEMENT_TYPE_FP32];
+  localparam bit HAS_TWO = TYPES[ELEMENT_TYPE_BF16] || TYPES[ELEMENT_TYPE_FP16];
+  localparam bit HAS_ONE = (TYPES & 6'b110001) != 0;
   element_type_e element;
+  logic two, four;  // bytes an element
+  logic [3:0] by_phase;  // of widths that are not built, constant zero
   assign element = built_element(TYPES, a_element_q);
-  assign width = width_log2(element);
+  assign four = HAS_FOUR && (a_width_q[1] || !(HAS_TWO || HAS_ONE));
+  assign two = HAS_TWO && (a_width_q[0] || !(HAS_FOUR || HAS_ONE));
+  assign by_phase = a_by_phase_q & {{2{HAS_FOUR}}, HAS_TWO || HAS_FOUR, 1'b1};
 
   logic [66:0] keep;
   logic [66:0][7:0] bytes;
@@ -126,10 +135,6 @@ module wz_align
 
   logic [63:0] window_keep, value_keep, partial;
   logic [63:0][7:0] window;
-  logic [3:0] by_phase;  // one hot
-  // A phase that the width does not have is constant zero here.
-  assign by_phase = width == 2'd0 ? 4'b0001 : width == 2'd1 ? {2'b00, a_phase_q[0], !a_phase_q[0]} :
-      4'b0001 << a_phase_q;
 
   always_comb begin
     for (int i = 0; i < 64; i++) begin
@@ -144,27 +149,22 @@ module wz_align
     end
     for (int i = 0; i < 64; i++) begin
       // A value is in the block if its last byte is.
-      unique case (width)
-        2'd0: value_keep[i] = window_keep[i];
-        2'd1: value_keep[i] = window_keep[i|1];
-        default: value_keep[i] = window_keep[i|3];
-      endcase
+      value_keep[i] = four ? window_keep[i|3] : two ? window_keep[i|1] : window_keep[i];
       partial[i] = window_keep[i] && !value_keep[i];
     end
   end
 
-  // The tail lies in one element's place, at the place's first bytes.
-  logic [2:0][7:0] tail;
+  // The tail lies in one element's place, at the place's first bytes. Gathered by quarters.
+  logic [3:0][2:0][7:0] tail, tail_q;
+  logic tail_two_q;
   always_comb begin
     tail = '0;
     for (int i = 0; i < 64; i += 4) begin
-      for (int j = 0; j < 3; j++) tail[j] |= window[i+j] & {8{partial[i+j]}};
+      for (int j = 0; j < 3; j++) tail[i/16][j] |= window[i+j] & {8{partial[i+j]}};
     end
+    m_tail = tail_q[0] | tail_q[1] | tail_q[2] | tail_q[3];
     // Elements of two bytes also begin in the middle of four.
-    if (width == 2'd1) begin
-      tail[0] |= tail[2];
-      tail[2] = '0;
-    end
+    if (tail_two_q) m_tail = {16'd0, m_tail[7:0] | m_tail[23:16]};
   end
 
   // Place of the last byte, from the one place where the keep bits fall.
@@ -188,7 +188,8 @@ module wz_align
       m_element <= element;
       m_phase <= a_phase_q;
       m_length_less_one <= {a_index_q, last_byte};
-      m_tail <= tail | (a_first_q ? '0 : m_tail);
+      tail_q <= tail | (a_first_q ? '0 : tail_q);
+      tail_two_q <= two;
       if (a_first_q) begin
         for (int i = 0; i < 3; i++) m_head[8*i+:8] <= 2'(i) < a_phase_q ? a_data_q[8*i+:8] : '0;
       end

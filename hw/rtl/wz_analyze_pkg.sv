@@ -92,4 +92,22 @@ package wz_analyze_pkg;
     return 1'b0;
   endfunction
 
+  // a > b, digits of three bits at a time: three LUT6 levels. A comparison by carries, once it is
+  // mixed with the logic around it, comes out twice as deep.
+  function automatic logic above(input logic [17:0] a, input logic [17:0] b);
+    logic [5:0] more;
+    logic [5:1] same;
+    for (int i = 0; i < 6; i++) begin
+      logic [2:0] x, y;
+      x = a[3*i+:3];
+      y = b[3*i+:3];
+      if (i > 0) same[i] = x == y;
+      more[i] = (x[2] & ~y[2]) | ((x[2] | ~y[2]) & x[1] & ~y[1]) |
+          ((x[2] | ~y[2]) & (x[1] | ~y[1]) & x[0] & ~y[0]);
+    end
+    return more[5] | (same[5] & more[4]) | (same[5] & same[4] & more[3]) |
+        (same[5] & same[4] & same[3] &
+         (more[2] | (same[2] & more[1]) | (same[2] & same[1] & more[0])));
+  endfunction
+
 endpackage

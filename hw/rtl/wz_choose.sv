@@ -258,7 +258,9 @@ module wz_choose
 
   // Stage 6: the header and its CRC, and whether the frame is worth it. The state and the first 8 bytes
   // count 8 bytes earlier in a long header.
-  logic [127:0] header, header_q;
+  // Where there are no symbols or no order, all that is about them is 0 by itself.
+  logic [31:0] short_header, short_header_q;
+  logic [127:0] long_header, long_header_q;
   logic [12:0] frame6_q;
   logic coded_q;
   logic [12:0] constant_bytes;
@@ -266,30 +268,30 @@ module wz_choose
   assign is_coded = mode_q == MODE_CODED;
   assign constant_bytes = 13'(SHORT_HEADER_BYTES) + (13'd1 << width);
   always_comb begin
-    header = '0;
-    header[VERSION_LSB+:VERSION_BITS] = VERSION_BITS'(FORMAT_VERSION);
-    header[MODE_LSB+:MODE_BITS] = mode_q;
-    header[ELEMENT_LSB+:ELEMENT_BITS] = element;
-    header[LENGTH_LSB+:LENGTH_BITS] = LENGTH_BITS'(t.block_bytes - 1'b1);
-    if (is_coded) begin
-      header[BITMAP_LSB+:BITMAP_BITS] = t.bitmap;
-      header[PLANE_FLAGS_LSB+:PLANE_FLAGS_BITS] = {1'b0, t.plane_flags};
-      header[SIGN_FLAG_LSB+:SIGN_FLAG_BITS] = t.sign_flag;
-      header[SIGN_VALUE_LSB+:SIGN_VALUE_BITS] = t.sign_value;
-      header[PHASE_LSB+:PHASE_BITS] = t.phase;
-      header[BARE_ZEROS_LSB+:BARE_ZEROS_BITS] = bare_zeros_q;
-      if (symbols_q) begin
-        header[ZERO_RANK_LSB+:ZERO_RANK_BITS] = zero_rank_q;
-        header[BASE_LSB+:BASE_BITS] = base_q;
-        header[PATH_LSB+:PATH_BITS] = path_q;
-        header[CODER_LSB+:CODER_BITS] = coder5_q;
-        header[UNARY_BYTES_LSB+:UNARY_BYTES_BITS] = unary5_q;
-        header[ESCAPES_LSB+:ESCAPES_BITS] = escapes5_q;
-      end
-    end
+    short_header = '0;
+    short_header[VERSION_LSB+:VERSION_BITS] = VERSION_BITS'(FORMAT_VERSION);
+    short_header[ELEMENT_LSB+:ELEMENT_BITS] = element;
+    short_header[LENGTH_LSB+:LENGTH_BITS] = LENGTH_BITS'(t.block_bytes - 1'b1);
+    long_header = '0;
+    long_header[31:0] = short_header;
+    short_header[MODE_LSB+:MODE_BITS] = mode_q;
+    long_header[MODE_LSB+:MODE_BITS] = MODE_CODED;
+    long_header[BITMAP_LSB+:BITMAP_BITS] = t.bitmap;
+    long_header[PLANE_FLAGS_LSB+:PLANE_FLAGS_BITS] = {1'b0, t.plane_flags};
+    long_header[SIGN_FLAG_LSB+:SIGN_FLAG_BITS] = t.sign_flag;
+    long_header[SIGN_VALUE_LSB+:SIGN_VALUE_BITS] = t.sign_value;
+    long_header[PHASE_LSB+:PHASE_BITS] = t.phase;
+    long_header[ZERO_RANK_LSB+:ZERO_RANK_BITS] = zero_rank_q;
+    long_header[BASE_LSB+:BASE_BITS] = base_q;
+    long_header[PATH_LSB+:PATH_BITS] = path_q;
+    long_header[CODER_LSB+:CODER_BITS] = coder5_q;
+    long_header[UNARY_BYTES_LSB+:UNARY_BYTES_BITS] = unary5_q;
+    long_header[ESCAPES_LSB+:ESCAPES_BITS] = escapes5_q;
+    long_header[BARE_ZEROS_LSB+:BARE_ZEROS_BITS] = bare_zeros_q;
   end
   always_ff @(posedge clk) begin
-    header_q <= header;
+    short_header_q <= short_header;
+    long_header_q <= long_header;
     unique case (mode_q)
       MODE_CODED: begin
         frame6_q <= frame_q;
@@ -308,14 +310,12 @@ module wz_choose
 
   localparam matrix_t EARLIER = matrix(STEP_BITS);
   logic [CRC_BITS-1:0] long_q, short_q, rest_q, crc;
-  logic [STEP_BITS-1:0] first_step;
-  assign first_step = {32'd0, header[31:0] ^ s_crc_tdata};
   always_ff @(posedge clk) begin
-    long_q  <= apply(EARLIER, first_step);
-    short_q <= apply(STEP, first_step);
-    rest_q  <= apply(STEP, header[127:64]);  // zero in a short one
+    long_q <= apply(EARLIER, STEP_BITS'(long_header[31:0] ^ s_crc_tdata));
+    short_q <= apply(STEP, STEP_BITS'(short_header ^ s_crc_tdata));
+    rest_q <= apply(STEP, long_header[127:64]);
   end
-  assign crc = ~((is_coded ? long_q : short_q) ^ rest_q);
+  assign crc = ~(is_coded ? long_q ^ rest_q : short_q);
 
   // The plan.
   logic uses;
@@ -356,7 +356,8 @@ module wz_choose
       m_plan_tdata.values <= t.values;
       m_plan_tdata.frame_bytes <= coded_q ? frame6_q : t.block_bytes;
       if (coded_q) begin
-        m_plan_tdata.header <= header_q | (128'(crc) << CRC_LSB);
+        m_plan_tdata.header <= (is_coded ? long_header_q : 128'(short_header_q)) |
+            (128'(crc) << CRC_LSB);
         if (mode_q == MODE_CONSTANT) m_plan_tdata.pattern <= t.pattern;
         if (is_coded) begin
           m_plan_tdata.bitmap <= t.bitmap;

@@ -54,13 +54,17 @@ module wz_coder_bits
   logic [5:0] step_q;
   logic [COUNT_W-1:0] count_q, second_q, both_q;
   logic at_least_q, ranks_q, no_zeros_q;
-  logic [COUNT_W-1:0] zeros_q, nonzero_q, stored_q;
-  logic start_q;
+  logic [COUNT_W-1:0] zeros_q, minus_q, stored_q;
+  logic start_q, load_q;
+  logic [COUNT_W-1:0] count;
+  // The start is a negative count that all tails lose: no multiplexer in their loops.
+  assign count = start_q ? minus_q : s_count;
 
   always_ff @(posedge clk) begin
     start_q <= s_start;
+    load_q <= start_q;
     if (s_start) begin
-      nonzero_q <= s_values - s_raw_zeros;
+      minus_q <= s_raw_zeros - s_values;
       zeros_q <= s_raw_zeros - s_left_out;
       stored_q <= s_values - s_left_out;
       no_zeros_q <= s_raw_zeros == s_left_out;
@@ -72,11 +76,11 @@ module wz_coder_bits
     last_short_q <= s_step == SHORT - 1'b1;
     odd_q <= s_step[0] && s_step < SHORT;
     fourth_q <= s_step[1:0] == 2'd3;
-    count_q <= s_count;
+    count_q <= count;
     second_q <= s_second;
-    both_q <= s_count + s_second;
+    both_q <= count + s_second;
     ranks_q <= s_valid && s_step < SHORT;
-    at_least_q <= (s_count >= zeros_q);
+    at_least_q <= s_count >= zeros_q;
   end
 
   // Clock 2: the tails, and their sums.
@@ -95,39 +99,34 @@ module wz_coder_bits
   end
 
   always_ff @(posedge clk) begin
+    if (valid_q || load_q) tail_q <= tail_q - both_q;
+    if ((valid_q && odd_q) || load_q) hold2_q <= hold2_q - count_q;
+    if ((valid_q && fourth_q) || load_q) hold4_q <= hold4_q - count_q;
+    if (valid_q && short_q) bits1_q <= bits1_q + SUM_W'(tail_q);
+    if (valid_q && odd_q) bits2_q <= bits2_q + SUM_W'(tail_q);
+    if (valid_q && fourth_q) bits4_q <= bits4_q + SUM_W'(tail_q);
+    if (valid_q && !short_q) last_q <= two_q ? second_q : count_q;
+
+    // Zero rank: how many of the first 15 occur at least as often.
+    if (ranks_q && at_least_q) zero_rank_q <= zero_rank_q + 1'b1;
+    if ((ranks_q && at_least_q) || load_q) zero1_q <= zero1_q + SUM_W'(zeros_q);
+    if ((ranks_q && at_least_q && zero_rank_q[0]) || load_q) zero2_q <= zero2_q + SUM_W'(zeros_q);
+    if ((ranks_q && at_least_q && &zero_rank_q[1:0]) || load_q) begin
+      zero4_q <= zero4_q + SUM_W'(zeros_q);
+    end
+
     if (start_q) begin
-      tail_q <= nonzero_q;
-      hold2_q <= nonzero_q;
-      hold4_q <= nonzero_q;
+      tail_q <= '0;
+      hold2_q <= '0;
+      hold4_q <= '0;
       bits1_q <= '0;
       bits2_q <= '0;
       bits4_q <= '0;
       last_q <= '0;
-      zero1_q <= SUM_W'(zeros_q);
-      zero2_q <= SUM_W'(zeros_q);
-      zero4_q <= SUM_W'(zeros_q);
+      zero1_q <= '0;
+      zero2_q <= '0;
+      zero4_q <= '0;
       zero_rank_q <= '0;
-    end else begin
-      if (valid_q) begin
-        tail_q <= tail_q - both_q;
-        if (short_q) bits1_q <= bits1_q + SUM_W'(tail_q);
-        if (odd_q) begin
-          bits2_q <= bits2_q + SUM_W'(tail_q);
-          hold2_q <= hold2_q - count_q;
-        end
-        if (fourth_q) begin
-          bits4_q <= bits4_q + SUM_W'(tail_q);
-          hold4_q <= hold4_q - count_q;
-        end
-        if (!short_q) last_q <= two_q ? second_q : count_q;
-      end
-      // Zero rank: how many of the first 15 occur at least as often.
-      if (ranks_q && at_least_q) begin
-        zero_rank_q <= zero_rank_q + 1'b1;
-        zero1_q <= zero1_q + SUM_W'(zeros_q);
-        if (zero_rank_q[0]) zero2_q <= zero2_q + SUM_W'(zeros_q);
-        if (&zero_rank_q[1:0]) zero4_q <= zero4_q + SUM_W'(zeros_q);
-      end
     end
     if (valid_q && last_short_q) begin
       last14_q <= count_q;
@@ -143,7 +142,7 @@ module wz_coder_bits
   logic unranked_q, rank_0_q, rank_01_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
   logic [3*COUNT_W-1:0] place_q;
   logic [COUNT_W-1:0] shift1_q, shift2_q, shift4_q;
-  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, sum1_q, sum2_q, sum4_q, sum_flat_q;
+  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, four_q, sum1_q, sum2_q, sum4_q, sum_flat_q;
   logic [COUNT_W-1:0] rank1_q, rank2_q, past1_q, past2_q;
   logic [SUM_W-1:0] beyond_q, first3_q;
   logic [COUNT_W-1:0] more_short_q, more_long_q, escapes_short_q, escapes_long_q;
@@ -161,7 +160,8 @@ module wz_coder_bits
     pair1_q <= bits1_q + zero1_q;
     pair2_q <= bits2_q + zero2_q;
     // An escape of R2 has quotient 7.
-    pair4_q <= bits4_q + (unranked_q ? SUM_W'({zeros_q, 3'd0}) : zero4_q);
+    four_q <= unranked_q ? SUM_W'({zeros_q, 3'd0}) : zero4_q;
+    pair4_q <= bits4_q + four_q;
     // Values of rank 1 and more, and of rank 2 and more.
     rank1_q <= rank_0_q && !unranked_q ? tail0_q : past1_q;
     rank2_q <= rank_01_q && !unranked_q ? tail1_q : past2_q;

@@ -203,6 +203,7 @@ module wz_histogram
   end
 
   // Walk over the words of those groups.
+  logic read_last_q, read_page_q;  // the last word is being read, of this memory
   logic next_page_q;  // of the next block to read
   logic [7:0] left_q, left_d;  // groups still to be read, the present one included
   logic [7:0] all_q;
@@ -281,7 +282,6 @@ module wz_histogram
 
   // The words on their way through memory and adders: SCAN_LATENCY clocks.
   localparam int unsigned SCAN_LATENCY = 2 + LEVELS;
-  logic read_last_q, read_page_q;
   logic [SCAN_LATENCY-1:0] valid_q, first_pipe_q, last_pipe_q;
   logic [SCAN_LATENCY-1:0][5:0] word_pipe_q;
   logic [SCAN_LATENCY-1:0][7:0] groups_pipe_q;

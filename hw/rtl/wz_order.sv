@@ -150,12 +150,13 @@ module wz_order
   state_t state_q;
 
   logic ranked_q, bank_q;
-  logic [8:0] symbols_q;  // S + 1
+  logic [7:0] highest, highest_q;  // S
   logic [7:0] base_q;
   logic [COUNT_W-1:0] base_count_q, raw_zeros_q, left_out_q, values_q;
   // The next symbols on either side, the nearer one first: count, and whether there is one.
   logic [1:0][COUNT_W-1:0] left_count_q, right_count_q;
   logic [1:0] left_ok_q, right_ok_q;
+  logic left_more_q, right_more_q;  // there is one where the next count is read
   logic [5:0] step_q;  // symbols in the list so far
   logic [PATH_BITS-1:0] path_q;
   logic covered_q;  // all values of a symbol other than 0 are in the list
@@ -166,7 +167,7 @@ module wz_order
   logic first_left, after_left, after_right;
   function automatic logic leads(input logic left_ok, input logic [COUNT_W-1:0] left,
                                  input logic right_ok, input logic [COUNT_W-1:0] right);
-    return !right_ok || (left_ok && left >= right);
+    return !right_ok || (left_ok && !above(18'(right), 18'(left)));
   endfunction
   assign first_left = leads(left_ok_q[0], left_count_q[0], right_ok_q[0], right_count_q[0]);
   assign after_left = leads(left_ok_q[1], left_count_q[1], right_ok_q[0], right_count_q[0]);
@@ -212,6 +213,13 @@ module wz_order
 
   element_type_e shape_element;
   assign shape_element = built_element(TYPES, s_shape_tdata.element);
+  always_comb begin
+    unique case (shape_element)
+      ELEMENT_TYPE_BF16, ELEMENT_TYPE_FP32: highest = 8'd255;
+      ELEMENT_TYPE_E4M3: highest = 8'd15;
+      default: highest = 8'd31;
+    endcase
+  end
 
   always_ff @(posedge clk) begin
     join_q <= 1'b0;
@@ -223,13 +231,15 @@ module wz_order
 
     if (use_left) begin
       left_count_q <= {left_next, left_count_q[1]};
-      left_ok_q <= {left_at_q != '0, left_ok_q[1]};
-      if (left_at_q != '0) left_at_q <= left_at_q - 1'b1;
+      left_ok_q <= {left_more_q, left_ok_q[1]};
+      left_more_q <= left_more_q && left_at_q != 9'd1;
+      left_at_q <= left_at_q - 1'b1;
     end
     if (use_right) begin
       right_count_q <= {right_next, right_count_q[1]};
-      right_ok_q <= {right_at_q != symbols_q, right_ok_q[1]};
-      if (right_at_q != symbols_q) right_at_q <= right_at_q + 1'b1;
+      right_ok_q <= {right_more_q, right_ok_q[1]};
+      right_more_q <= right_more_q && right_at_q != 9'(highest_q);
+      right_at_q <= right_at_q + 1'b1;
     end
 
     unique case (state_q)
@@ -248,11 +258,9 @@ module wz_order
           values_q <= COUNT_W'(s_shape_tdata.values);
           left_at_q <= {1'b0, next_best.symbol} - 1'b1;
           right_at_q <= {1'b0, next_best.symbol} + 1'b1;
-          unique case (shape_element)
-            ELEMENT_TYPE_BF16, ELEMENT_TYPE_FP32: symbols_q <= 9'd256;
-            ELEMENT_TYPE_E4M3: symbols_q <= 9'd16;
-            default: symbols_q <= 9'd32;
-          endcase
+          left_more_q <= next_best.symbol != 8'd1;
+          right_more_q <= next_best.symbol != highest;
+          highest_q <= highest;
           step_q <= '0;
           path_q <= '0;
         end
@@ -368,7 +376,7 @@ module wz_order
       .s_ranked(s_shape_tdata.ranked),
       .s_base(next_best.symbol),
       .s_bank(bank_q),
-      .s_symbols(symbols_q),
+      .s_highest(highest),
       .s_decided(state_q == STEPS),
       .s_decided_left(go_left_q),
       .s_steps(step_q),

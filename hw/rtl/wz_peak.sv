@@ -10,7 +10,9 @@
 //   throughput    1 word a clock
 //   back-pressure none
 
-module wz_peak #(
+module wz_peak
+  import wz_analyze_pkg::*;
+#(
     parameter int unsigned COUNT_W = 13
 ) (
     input logic clk,
@@ -65,7 +67,7 @@ module wz_peak #(
 
     // Clock 3: of all so far.
     if (valid_q[1]) begin
-      if (first2_q || word_q.count > best_q.count) best_q <= word_q;
+      if (first2_q || above(18'(word_q.count), 18'(best_q.count))) best_q <= word_q;
       if (first2_q && word_q.count == '0) best_q <= {8'd1, COUNT_W'(0)};
       if (first2_q) begin
         m_zeros  <= zeros2_q;

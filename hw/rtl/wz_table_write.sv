@@ -22,8 +22,8 @@ module wz_table_write
     input logic       s_begin,
     input logic       s_ranked,
     input logic [7:0] s_base,
-    input logic       s_bank,  // this and the next hold during the walk
-    input logic [8:0] s_symbols,  // S + 1
+    input logic [7:0] s_highest,  // S
+    input logic       s_bank,  // holds during the walk
     input logic       s_decided,  // a place up to 14, and on which side its symbol lies
     input logic       s_decided_left,
     input logic [5:0] s_steps,  // length of the list so far
@@ -46,25 +46,21 @@ module wz_table_write
   localparam logic [5:0] LONG = 6'(CODER_RANKS[CODER_R2]);
 
   logic [8:0] low_end_q, high_end_q;  // the symbols next to the list
+  logic low_ok_q, high_ok_q;  // there are such
   logic [5:0] written_q;
   logic [1:0][8:0] at14_q, at15_q, at30_q;  // the ends after so many symbols
-  logic write, write_left, write_base;
-  logic low_ok, high_ok;
+  logic [7:0] highest_q;
   logic [4:0] base_low_q;
   logic writer_q;
-  assign low_ok = low_end_q != '0;
-  assign high_ok = high_end_q != s_symbols;
-  assign write_base = writer_q && written_q == '0;
+  logic first_q, follow_q;  // the base is next; or one that the walk decides on
+  logic write, write_left;
   always_comb begin
-    write = write_base;
-    write_left = s_decided_left;
-    if (writer_q && written_q != '0) begin
-      if (written_q < SHORT) begin
-        write = s_decided;
-      end else begin
-        write = written_q < s_steps;
-        write_left = low_ok && (!high_ok || written_q[0]);
-      end
+    if (first_q || follow_q) begin
+      write = first_q || s_decided;
+      write_left = s_decided_left;
+    end else begin
+      write = writer_q && written_q != s_steps;
+      write_left = low_ok_q && (!high_ok_q || written_q[0]);
     end
   end
 
@@ -74,26 +70,42 @@ module wz_table_write
   always_ff @(posedge clk) begin
     table_we <= write;
     table_bank <= s_bank;
-    table_symbol <= write_base ? base_low_q : write_left ? low_end_q[4:0] : high_end_q[4:0];
+    table_symbol <= first_q ? base_low_q : write_left ? low_end_q[4:0] : high_end_q[4:0];
     table_step <= written_q[4:0];
-    if (write && !write_base) begin
-      if (write_left) low_end_q <= low_end_q - 1'b1;
-      else high_end_q <= high_end_q + 1'b1;
+    if (write) begin
+      first_q   <= 1'b0;
+      follow_q  <= first_q || (follow_q && written_q != SHORT - 1'b1);
+      written_q <= written_q + 1'b1;
+      if (!first_q) begin
+        if (write_left) begin
+          low_end_q <= low_end_q - 1'b1;
+          low_ok_q  <= low_end_q != 9'd1;
+        end else begin
+          high_end_q <= high_end_q + 1'b1;
+          high_ok_q  <= high_end_q != {1'b0, highest_q};
+        end
+      end
     end
-    if (write) written_q <= written_q + 1'b1;
     if (written_q == SHORT - 1'b1) at14_q <= {high_end_q, low_end_q};
     if (written_q == SHORT) at15_q <= {high_end_q, low_end_q};
-    if (written_q <= LONG - 1'b1) at30_q <= {high_end_q, low_end_q};
+    if (written_q != LONG) at30_q <= {high_end_q, low_end_q};
     if (complete) writer_q <= 1'b0;
     if (s_begin) begin
       writer_q <= s_ranked;
+      first_q <= s_ranked;
+      follow_q <= 1'b0;
       written_q <= '0;
       base_low_q <= s_base[4:0];
+      highest_q <= s_highest;
       low_end_q <= {1'b0, s_base} - 1'b1;
       high_end_q <= {1'b0, s_base} + 1'b1;
+      low_ok_q <= s_base != 8'd1;
+      high_ok_q <= s_base != s_highest;
     end
     if (rst) begin
       writer_q <= 1'b0;
+      first_q <= 1'b0;
+      follow_q <= 1'b0;
       table_we <= 1'b0;
     end
   end

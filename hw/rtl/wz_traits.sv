@@ -164,11 +164,10 @@ module wz_traits
   // Clock 3: over the block.
   logic ranked_one_q, ranked_zero_q, stored_one_q, stored_zero_q, stray3_q;
   logic [63:0] stored3_q;  // beats that are not zero; a partial beat even if it is
-  logic [6:0] left_out_q;  // complete beats that are zero
+  logic [6:0] left_out_q, kept_q;  // complete beats that are zero, and that are not
+  logic bitmap_q;
   logic partial_zero_q;  // the last beat is partial, and zero
-  logic [5:0] index_q;  // of the beat in clock 2
-  logic [5:0] index;
-  assign index = first2_q ? '0 : index_q;
+  logic [5:0] index_q, last_index_q;  // of the beat in clock 2, and of the last with values
   logic last3_q;
   logic code3_q;
   element_type_e element3_q, element3;
@@ -192,13 +191,16 @@ module wz_traits
       stored_zero_q <= (nonzero2_q && |stored_zeros_q) || (stored_zero_q && !first2_q);
       stray3_q <= stray2_q || (stray3_q && !first2_q);
       for (int i = 0; i < 64; i++) begin
-        if (index == 6'(i)) stored3_q[i] <= beat_stored;
+        if (index_q == 6'(i)) stored3_q[i] <= beat_stored;
         else if (first2_q) stored3_q[i] <= 1'b0;
       end
       left_out_q <= (first2_q ? '0 : left_out_q) + 7'(beat_zero && whole2_q);
+      kept_q <= (first2_q ? '0 : kept_q) + 7'(nonzero2_q && whole2_q);
+      bitmap_q <= (beat_zero && whole2_q) || (bitmap_q && !first2_q);
       // A beat without values may follow the last one with some.
       if (any2_q || first2_q) partial_zero_q <= beat_zero && !whole2_q;
-      index_q <= index + 6'(any2_q);
+      index_q <= last2_q ? '0 : index_q + 1'b1;
+      if (any2_q) last_index_q <= index_q;
       code3_q <= code2_q;
       element3_q <= element2;
       phase3_q <= phase2_q;
@@ -214,15 +216,13 @@ module wz_traits
   end
 
   // Clock 4: all together.
-  logic [12:0] values, last_values, left_out;
+  logic [12:0] values, last_values, left_out, stored_values;
   logic [1:0] width3, tail_bytes;
   logic bitmap, drop_last, all_carry, symbols, is_constant;
   logic ones, zeros;
-  logic [5:0] last_index;
   assign width3 = width_log2(element3);
-  assign bitmap = left_out_q != '0;
+  assign bitmap = bitmap_q;
   assign drop_last = bitmap && partial_zero_q;
-  assign last_index = index_q - 1'b1;
   assign symbols = element3 != ELEMENT_TYPE_RAW;
   assign all_carry = stray3_q || !symbols;
 
@@ -233,6 +233,7 @@ module wz_traits
         tail_bytes = 2'd0;
         last_values = 13'(bytes3_q[5:0]);
         left_out = {left_out_q, 6'd0};
+        stored_values = {kept_q, 6'd0};
         is_constant = periods3_q[0] && length3_q > 13'd1;
       end
       2'd1: begin
@@ -240,6 +241,7 @@ module wz_traits
         tail_bytes = {1'b0, bytes3_q[0]};
         last_values = 13'(bytes3_q[5:1]);
         left_out = 13'({left_out_q, 5'd0});
+        stored_values = 13'({kept_q, 5'd0});
         is_constant = periods3_q[1] && length3_q > 13'd2;
       end
       default: begin
@@ -247,11 +249,13 @@ module wz_traits
         tail_bytes = bytes3_q[1:0];
         last_values = 13'(bytes3_q[5:2]);
         left_out = 13'({left_out_q, 4'd0});
+        stored_values = 13'({kept_q, 4'd0});
         is_constant = periods3_q[2] && length3_q > 13'd4;
       end
     endcase
-    // The low bits are zero: whole beats. So this is no addition.
-    if (drop_last) left_out |= last_values;
+    // The low bits are zero: whole beats. So these are no additions.
+    left_out |= last_values & {13{drop_last}};
+    stored_values |= last_values & {13{!drop_last}};
     if (!symbols) begin
       ones  = 1'b0;  // RAW has no sign
       zeros = 1'b0;
@@ -267,9 +271,6 @@ module wz_traits
   logic [1:0] plane_flags;
   logic [15:0] plane_bytes;
 
-  logic [12:0] stored_values;
-  assign stored_values = values - left_out;
-
   always_ff @(posedge clk) begin
     m_valid <= last3_q;
     m_traits.code <= code3_q;
@@ -283,7 +284,7 @@ module wz_traits
     m_traits.values <= values;
     m_traits.bitmap <= bitmap;
     for (int i = 0; i < 64; i++) begin
-      m_traits.stored_beats[i] <= stored3_q[i] && !(drop_last && last_index == 6'(i));
+      m_traits.stored_beats[i] <= stored3_q[i] && !(drop_last && last_index_q == 6'(i));
     end
     m_traits.stored_values <= stored_values;
     m_traits.bare <= !all_carry;
@@ -297,7 +298,7 @@ module wz_traits
       2'd1: m_traits.pattern <= 32'(pattern3_q[15:0]);
       default: m_traits.pattern <= pattern3_q;
     endcase
-    m_shape.ranked <= code3_q && symbols && values != left_out;
+    m_shape.ranked <= code3_q && symbols && (kept_q != '0 || (last_values != '0 && !drop_last));
     m_shape.element <= element3;
     m_shape.values <= values;
     m_shape.left_out <= left_out;
