@@ -20,7 +20,7 @@ _XILINX = "synth_xilinx -family xcup -noiopad -noclkbuf -nowidelut -nodsp"
 
 # Maps to LUT6s with as few in a row as ABC finds. Its usual script saves area first, by undoing the
 # prefix networks of adders, and ends up to half as deep again.
-_SHALLOW = "+strash;ifraig;scorr;st;if,-g,-K,6;st;if,-g,-K,6;st;dch;if,-K,6;mfs2"
+_SHALLOW = "+strash;ifraig;scorr;dch;if,-K,6;st;dch;if,-K,6;mfs2"
 
 # Reads script lines from its argument and runs them.
 _CHILD = """
