@@ -67,19 +67,29 @@ module wz_concat #(
   // Clocks 1 to 4: hold, then rotate by each pair of bits of the place. Index: after clock i + 1.
   logic [63:0][7:0] data_q[4];
   logic [5:0] place_after_q[3];
+  // Each pair in Gray code: in binary, halves of two multiplexers are alike, and Yosys takes a LUT
+  // more to share them than it takes to have two.
+  logic [5:0] gray, gray_q[3];
+  for (genvar s = 0; s < 3; s++) begin : g_gray
+    assign gray[2*s+:2] = {place[2*s+1], ^place[2*s+:2]};
+  end
   logic [ROW_W-1:0] row_after_q[3];
   logic [1:0] done_q[3];
 
   always_ff @(posedge clk) begin
     data_q[0] <= s_data;
     place_after_q[0] <= place;
+    gray_q[0] <= gray;
     row_after_q[0] <= row_q;
     done_q[0] <= done;
     for (int i = 1; i < 3; i++) begin
       row_after_q[i] <= row_after_q[i-1];
       done_q[i] <= done_q[i-1];
     end
-    for (int i = 1; i < 3; i++) place_after_q[i] <= place_after_q[i-1];
+    for (int i = 1; i < 3; i++) begin
+      place_after_q[i] <= place_after_q[i-1];
+      gray_q[i] <= gray_q[i-1];
+    end
     valid_q <= {valid_q[2:0], s_valid};
     if (rst) valid_q <= '0;
   end
@@ -87,11 +97,11 @@ module wz_concat #(
   for (genvar s = 0; s < 3; s++) begin : g_rotate
     localparam int unsigned STEP = 1 << (2 * s);
     logic [1:0] turn;
-    assign turn = place_after_q[s][2*s+:2];
+    assign turn = gray_q[s][2*s+:2];
     for (genvar i = 0; i < 64; i++) begin : g_lane
       logic [3:0][7:0] ways;
       for (genvar c = 0; c < 4; c++) begin : g_way
-        assign ways[c] = data_q[s][(i+64-c*STEP)%64];
+        assign ways[c^(c>>1)] = data_q[s][(i+64-c*STEP)%64];
       end
       always_ff @(posedge clk) data_q[s+1][i] <= ways[turn];
     end

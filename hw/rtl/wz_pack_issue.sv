@@ -223,6 +223,7 @@ module wz_pack_issue #(
   logic first_q, first_group_q, routed_q, network_q;
   logic [5:0] rest_q, full_rest_q;  // values of the last stored beat and of any other, less one
   logic rest_more_q, full_more_q;  // they are more than a group
+  logic more_q;  // so are those of the next beat, and it is stored
   logic [2:0] group_q;  // groups handed out of the beat at the output
   logic [5:0] group_rest_q;  // values in the groups to come, less one
   logic group_more_q;  // they are more than one group
@@ -243,7 +244,7 @@ module wz_pack_issue #(
   assign route_network = routed_q ? network_q : (now_q.drop || !empty);
   assign quiet = empty && !now_q.drop && !(routed_q && network_q);
 
-  logic take, take_stored, take_group, take_tail, more;
+  logic take, take_stored, take_group, take_tail;
   logic [5:0] beat_rest;
   assign s_beat_ready = state_q[BEATS] && go;
   assign take = s_beat_ready && s_beat_valid;
@@ -251,11 +252,10 @@ module wz_pack_issue #(
   assign take_group = state_q[GROUPS] && go;
   assign take_tail = state_q[TAIL] && go;
   assign beat_rest = last_stored_q ? rest_q : full_rest_q;
-  assign more = stored_q[0] && (last_stored_q ? rest_more_q : full_more_q);
 
   // Whether nothing is left after this clock. What comes late is a single term.
   logic last_of_beats, last_of_groups;
-  assign last_of_beats = last_beat_q && ends_with_beats_q && !more;
+  assign last_of_beats = last_beat_q && ends_with_beats_q && !more_q;
   assign last_of_groups = group_last_beat_q && ends_with_beats_q && !group_more_q;
   assign finish = (take && last_of_beats) || (take_group && last_of_groups) || take_tail
                || (state_q[PAUSE] && last_pause_q);
@@ -263,15 +263,15 @@ module wz_pack_issue #(
   // The next state. Each bit is a sum of terms in which what comes late stands once.
   logic tail_next_q, beats_end, groups_end;
   logic [STATES-1:0] state_d;
-  assign beats_end = last_beat_q && !more;
+  assign beats_end = last_beat_q && !more_q;
   assign groups_end = take_group && !group_more_q;
   always_comb begin
     state_d[IDLE] = state_q[IDLE] || finish;
     state_d[WAIT] = state_q[WAIT] && !empty;
     state_d[BEATS] = (state_q[WAIT] && empty && now_q.any_beats)
-                  || (state_q[BEATS] && !(take && (last_beat_q || more)))
+                  || (state_q[BEATS] && !(take && (last_beat_q || more_q)))
                      || (groups_end && !group_last_beat_q);
-    state_d[GROUPS] = (take && more) || (state_q[GROUPS] && !groups_end);
+    state_d[GROUPS] = (take && more_q) || (state_q[GROUPS] && !groups_end);
     state_d[TAIL] = (state_q[WAIT] && empty && !now_q.any_beats)
                  || (take && beats_end && tail_next_q) || (state_q[TAIL] && !take_tail);
     state_d[PAUSE] = (take && beats_end && !tail_next_q && !ends_with_beats_q)
@@ -300,6 +300,8 @@ module wz_pack_issue #(
       full_rest_q <= full_rest;
       rest_more_q <= next_q.symbols && exceeds_group(next_q.rest);
       full_more_q <= next_q.symbols && exceeds_group(full_rest);
+      more_q <= next_q.symbols && next_q.stored[0]
+             && exceeds_group((next_q.stored_beats == '0) ? next_q.rest : full_rest);
       pause_q <= next_q.pause;
       last_pause_q <= next_q.pause <= 2'd1;
       ends_with_beats_q <= next_q.tail_bytes == '0 && next_q.pause == '0;
@@ -316,6 +318,8 @@ module wz_pack_issue #(
         beats_left_q <= beats_left_q - 1'b1;
         last_beat_q <= beats_left_q == 6'd1;
         stored_q <= stored_q >> 1;
+        more_q <= stored_q[1] && ((stored_q[0] ? stored_left_q == 6'd1 : last_stored_q)
+                                  ? rest_more_q : full_more_q);
       end
       if (take_stored) begin
         stored_left_q <= stored_left_q - 1'b1;
@@ -355,7 +359,7 @@ module wz_pack_issue #(
   logic [LANE_W-1:0] group_rest;
   logic group_more;
   assign group_rest = LANE_W'((state_q[GROUPS]) ? group_rest_q : beat_rest);
-  assign group_more = (state_q[GROUPS]) ? group_more_q : more;
+  assign group_more = (state_q[GROUPS]) ? group_more_q : more_q;
 
   always_ff @(posedge clk) begin
     if (take_stored) m_data <= s_beat;
