@@ -1,18 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine that a conformance test runs on: each one of the table in turn."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
-from codec.engine import Engine, get_engine
-from tests.conformance.engines import CAPABILITIES
+from codec.engine import Engine
+from tests.conformance.engines import CAPABILITIES, Capability, make_engine
 
 
-@pytest.fixture(params=CAPABILITIES, scope="session")
+def _those(holds: Callable[[Capability], bool]) -> list[Any]:
+    return [
+        pytest.param(name, marks=[] if capability.quick else pytest.mark.full)
+        for name, capability in CAPABILITIES.items()
+        if holds(capability)
+    ]
+
+
+@pytest.fixture(params=_those(lambda _: True), scope="session")
 def engine(request: pytest.FixtureRequest) -> Engine:
-    return get_engine(request.param)
+    return make_engine(request.param)
 
 
-@pytest.fixture(params=[n for n, c in CAPABILITIES.items() if c.reference_mode], scope="session")
+@pytest.fixture(params=_those(lambda c: c.reference_mode), scope="session")
 def resident_engine(request: pytest.FixtureRequest) -> Engine:
     """The engines that have reference mode."""
-    return get_engine(request.param)
+    return make_engine(request.param)

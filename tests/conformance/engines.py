@@ -5,10 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from codec import reference
 from codec.elements import ElementType
-from codec.engine import U8, Engine, Packets
-from codec.errors import FrameError
+from codec.engine import U8, Engine, Packets, get_engine
+from codec.errors import FrameError, ReferenceMismatch, UnsupportedFrame
 from codec.format import Mode
+from hw.sim.engine import RtlEngine
+from tests.tools import require_tool
 
 GUARD = 64
 FILL = 0xA5
@@ -16,15 +19,38 @@ FILL = 0xA5
 
 @dataclass(frozen=True)
 class Capability:
-    """What an engine can do beside raw, constant and coded frames of every element type."""
+    """What an engine can do beside raw, constant and coded frames of every element type.
+
+    `quick`: the quick tier runs it too.
+    """
 
     reference_mode: bool
+    quick: bool = True
 
 
 CAPABILITIES = {
     "reference": Capability(reference_mode=True),
     "numba": Capability(reference_mode=True),
+    "rtl": Capability(reference_mode=False),
+    "rtl-256": Capability(reference_mode=False, quick=False),
+    "rtl-128": Capability(reference_mode=False, quick=False),
+    "rtl-stalls": Capability(reference_mode=False, quick=False),
 }
+
+
+def make_engine(name: str) -> Engine:
+    """The engine under test; skips the test where one cannot be built."""
+    if not name.startswith("rtl"):
+        return get_engine(name)
+    for tool in ("g++", "make", "perl", "verilator"):
+        require_tool(tool)
+    variants = {
+        "rtl": lambda: get_engine("rtl"),
+        "rtl-256": lambda: RtlEngine({"DATA_W": 256}, seed=2),
+        "rtl-128": lambda: RtlEngine({"DATA_W": 128}, seed=3),
+        "rtl-stalls": lambda: RtlEngine(seed=4, stall=0.3),
+    }
+    return variants[name]()
 
 
 def encode_one(
@@ -75,6 +101,23 @@ def outcome(
         return decode_one(engine, frame, element, block_bytes, phase, resident)
     except FrameError as error:
         return type(error)
+
+
+Outcome = bytes | type[FrameError]
+
+
+def reference_outcome(
+    engine: Engine, frame: bytes, element: ElementType, block_bytes: int, phase: int = 0
+) -> Outcome:
+    """What `engine` must make of a frame without a copy, by the reference codec."""
+    return as_seen_by(engine, outcome(reference.ENGINE, frame, element, block_bytes, phase))
+
+
+def as_seen_by(engine: Engine, expected: Outcome) -> Outcome:
+    """Frames that need a copy are unsupported by engines without reference mode."""
+    if expected is ReferenceMismatch and not CAPABILITIES[engine.name].reference_mode:
+        return UnsupportedFrame
+    return expected
 
 
 def as_array(data: bytes) -> U8:
