@@ -53,7 +53,7 @@ WAVES = BUILD / "waves"
 COVERAGE = BUILD / "coverage"
 
 # Random values instead of X wherever a flop or variable is read before it is written.
-_RANDOM_X = ("--x-initial", "unique", "--x-assign", "unique")
+_RANDOM_X = (*sim.RANDOM_START, "--x-assign", "unique")
 _CFLAGS = "-fPIC -std=c++17 -fno-gnu-unique -DVL_USER_FINISH -DVL_USER_STOP -DVL_USER_FATAL"
 _OPTIMIZE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -shared")
 

@@ -216,7 +216,8 @@ Pump* cast(void* pump) { return static_cast<Pump*>(pump); }
 // A failing assertion ends the run instead of the process.
 void vl_stop(const char* file, int line, const char* module) {
   if (g_failure.empty()) {
-    g_failure = std::string(file) + ":" + std::to_string(line) + ": assertion failed in " + module;
+    g_failure = std::string(file) + ":" + std::to_string(line) + ": assertion failed";
+    if (*module) g_failure += std::string(" in ") + module;
   }
 }
 void vl_fatal(const char* file, int line, const char* module, const char* message) {
