@@ -229,9 +229,7 @@ def _coded(header: Header, body: bytes, plan: dict[str, int], lanes: int) -> Sec
         k = f.CODER_LOW_BITS[Coder(header.coder)]
         low = _groups(reader.take16(-(-values * k // 8)), values, k, min(per_beat, lanes))
         section = reader.take(header.unary_bytes)
-        unary = [
-            int.from_bytes(section[i : i + 16], "little") for i in range(0, len(section), 16)
-        ]
+        unary = [int.from_bytes(section[i : i + 16], "little") for i in range(0, len(section), 16)]
         escapes = reader.take(header.escapes)
     plan = plan | {
         "head_bytes": shape.head,
@@ -296,7 +294,11 @@ def damaged(rng: Random, frame: bytes) -> bytes:
     elif kind == 1:
         del data[rng.randrange(len(data)) :]
     elif kind == 2:
-        data += bytes(rng.randint(1, 200)) if rng.random() < 0.5 else rng.randbytes(rng.randint(1, 9000))
+        data += (
+            bytes(rng.randint(1, 200))
+            if rng.random() < 0.5
+            else rng.randbytes(rng.randint(1, 9000))
+        )
     elif kind == 3:
         at = rng.randrange(min(16, len(data)))
         data[at] = rng.randrange(256)
@@ -309,6 +311,15 @@ def damaged(rng: Random, frame: bytes) -> bytes:
 
 
 __all__ = [
-    "PLAN", "CorruptFrame", "Error", "Packet", "Sections", "TruncatedFrame", "beats", "damaged",
-    "expected", "outcome", "unpack",
+    "PLAN",
+    "CorruptFrame",
+    "Error",
+    "Packet",
+    "Sections",
+    "TruncatedFrame",
+    "beats",
+    "damaged",
+    "expected",
+    "outcome",
+    "unpack",
 ]
