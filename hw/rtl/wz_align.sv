@@ -64,7 +64,6 @@ module wz_align
   logic a_first_q, a_last_q, a_valid_q, a_code_q;
   element_type_e a_element_q;
   logic [1:0] a_phase_q;
-  logic [3:0] a_by_phase_q;  // one hot
   logic [1:0] a_width_q;
 
   logic packet_q;  // a packet has begun: the next beat is not its first
@@ -100,7 +99,6 @@ module wz_align
         a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
         a_element_q <= s_element;
         a_phase_q <= s_phase;
-        a_by_phase_q <= 4'b0001 << s_phase;
         a_width_q <= s_width;
       end
       packet_q <= !s_axis_tlast;
@@ -122,11 +120,11 @@ module wz_align
   localparam bit HAS_ONE = (TYPES & 6'b110001) != 0;
   element_type_e element;
   logic two, four;  // bytes an element
-  logic [3:0] by_phase;  // of widths that are not built, constant zero
+  logic [1:0] phase;  // bits of widths that are not built are constant
   assign element = built_element(TYPES, a_element_q);
   assign four = HAS_FOUR && (a_width_q[1] || !(HAS_TWO || HAS_ONE));
   assign two = HAS_TWO && (a_width_q[0] || !(HAS_FOUR || HAS_ONE));
-  assign by_phase = a_by_phase_q & {{2{HAS_FOUR}}, HAS_TWO || HAS_FOUR, 1'b1};
+  assign phase = a_phase_q & {HAS_FOUR, HAS_TWO || HAS_FOUR};
 
   logic [66:0] keep;
   logic [66:0][7:0] bytes;
@@ -138,13 +136,11 @@ module wz_align
 
   always_comb begin
     for (int i = 0; i < 64; i++) begin
-      window_keep[i] = |(keep[i+:4] & by_phase);
-      window[i] = '0;
-      unique case (1'b1)
-        by_phase[1]: window[i] = bytes[i+1];
-        by_phase[2]: window[i] = bytes[i+2];
-        by_phase[3]: window[i] = bytes[i+3];
-        default: window[i] = bytes[i];
+      unique case (phase)
+        2'd1: {window_keep[i], window[i]} = {keep[i+1], bytes[i+1]};
+        2'd2: {window_keep[i], window[i]} = {keep[i+2], bytes[i+2]};
+        2'd3: {window_keep[i], window[i]} = {keep[i+3], bytes[i+3]};
+        default: {window_keep[i], window[i]} = {keep[i], bytes[i]};
       endcase
     end
     for (int i = 0; i < 64; i++) begin
@@ -154,15 +150,16 @@ module wz_align
     end
   end
 
-  // The tail lies in one element's place, at the place's first bytes. Gathered by quarters.
-  logic [3:0][2:0][7:0] tail, tail_q;
+  // The tail lies in one element's place, at the place's first bytes. Gathered by two words.
+  logic [7:0][2:0][7:0] tail, tail_q;
   logic tail_two_q;
   always_comb begin
     tail = '0;
     for (int i = 0; i < 64; i += 4) begin
-      for (int j = 0; j < 3; j++) tail[i/16][j] |= window[i+j] & {8{partial[i+j]}};
+      for (int j = 0; j < 3; j++) tail[i/8][j] |= window[i+j] & {8{partial[i+j]}};
     end
-    m_tail = tail_q[0] | tail_q[1] | tail_q[2] | tail_q[3];
+    m_tail = '0;
+    for (int i = 0; i < 8; i++) m_tail |= tail_q[i];
     // Elements of two bytes also begin in the middle of four.
     if (tail_two_q) m_tail = {16'd0, m_tail[7:0] | m_tail[23:16]};
   end

@@ -309,11 +309,24 @@ module wz_choose
   end
 
   localparam matrix_t EARLIER = matrix(STEP_BITS);
-  logic [CRC_BITS-1:0] long_q, short_q, rest_q, crc;
+  logic [CRC_BITS-1:0] long_q, short_q, early_q, rest_q, crc;
+  // The fields that come last, and the second half of the header without them.
+  logic [STEP_BITS-1:0] late, early;
+  always_comb begin
+    late = '0;
+    late[CODER_LSB-64+:CODER_BITS] = coder5_q;
+    late[UNARY_BYTES_LSB-64+:UNARY_BYTES_BITS] = unary5_q;
+    late[ESCAPES_LSB-64+:ESCAPES_BITS] = escapes5_q;
+    early = long_header[127:64];
+    early[CODER_LSB-64+:CODER_BITS] = '0;
+    early[UNARY_BYTES_LSB-64+:UNARY_BYTES_BITS] = '0;
+    early[ESCAPES_LSB-64+:ESCAPES_BITS] = '0;
+  end
   always_ff @(posedge clk) begin
     long_q <= apply(EARLIER, STEP_BITS'(long_header[31:0] ^ s_crc_tdata));
     short_q <= apply(STEP, STEP_BITS'(short_header ^ s_crc_tdata));
-    rest_q <= apply(STEP, long_header[127:64]);
+    early_q <= apply(STEP, early);
+    rest_q <= early_q ^ apply(STEP, late);
   end
   assign crc = ~(is_coded ? long_q ^ rest_q : short_q);
 

@@ -3,8 +3,10 @@
 // What each coder would make of a block: bits of the unary section and number of escapes, and the zero
 // rank (docs/format.md, sections 7 and 8). All follow from the counts of the symbols in the list.
 //
-// s_start brings the block's numbers of values; from the second clock after it on, s_valid brings the
-// list's counts in order, one or (s_two, from symbol 15 on) two a clock; s_second is 0 without s_two.
+// s_start brings the block's numbers of values. In the next clock s_count must be s_raw_zeros - s_values
+// (a negative count, which all tails lose: so they are loaded without a multiplexer); from then on
+// s_valid brings the list's counts in order, one or (s_two, from symbol 15 on) two a clock. s_second is
+// 0 without s_two.
 //
 // A value of rank r costs a bit for each j up to r that the coder counts: every j for R0, every second
 // for R1, every fourth for R2, and those from 3 on for F2. So bits are sums over j of the number of
@@ -20,6 +22,7 @@
 
 module wz_coder_bits
   import wz_format_pkg::*;
+  import wz_analyze_pkg::*;
 #(
     parameter int unsigned COUNT_W = 13,
     localparam int unsigned SUM_W = COUNT_W + 4  // at most 16 bits a value
@@ -54,17 +57,13 @@ module wz_coder_bits
   logic [5:0] step_q;
   logic [COUNT_W-1:0] count_q, second_q, both_q;
   logic at_least_q, ranks_q, no_zeros_q;
-  logic [COUNT_W-1:0] zeros_q, minus_q, stored_q;
+  logic [COUNT_W-1:0] zeros_q, stored_q;
   logic start_q, load_q;
-  logic [COUNT_W-1:0] count;
-  // The start is a negative count that all tails lose: no multiplexer in their loops.
-  assign count = start_q ? minus_q : s_count;
 
   always_ff @(posedge clk) begin
     start_q <= s_start;
     load_q <= start_q;
     if (s_start) begin
-      minus_q <= s_raw_zeros - s_values;
       zeros_q <= s_raw_zeros - s_left_out;
       stored_q <= s_values - s_left_out;
       no_zeros_q <= s_raw_zeros == s_left_out;
@@ -76,11 +75,13 @@ module wz_coder_bits
     last_short_q <= s_step == SHORT - 1'b1;
     odd_q <= s_step[0] && s_step < SHORT;
     fourth_q <= s_step[1:0] == 2'd3;
-    count_q <= count;
+    count_q <= s_count;
     second_q <= s_second;
-    both_q <= count + s_second;
+    both_q <= s_count + s_second;
     ranks_q <= s_valid && s_step < SHORT;
-    at_least_q <= s_count >= zeros_q;
+    // The highest bit of a count means that there is no other symbol, so it decides alone.
+    at_least_q <= !zeros_q[COUNT_W-1] &&
+        !above(18'(zeros_q[COUNT_W-2:0]), 18'(s_count[COUNT_W-2:0]));
   end
 
   // Clock 2: the tails, and their sums.

@@ -72,24 +72,26 @@ module wz_order
   logic [8:0] left_at_q, right_at_q;  // the symbol to read next
   logic walk_page_q;
   logic [7:0] walk_groups_q;
-  logic [3:0][COUNT_W-1:0] left_words, right_words;
+  // Beside the base no symbol has more than half of all values: a bit less.
+  logic [3:0][COUNT_W-2:0] left_words, right_words;
   for (genvar bank = 0; bank < 4; bank++) begin : g_bank
     // One memory a reader: each has one read port.
-    logic [COUNT_W-1:0] left_memory[128];
-    logic [COUNT_W-1:0] right_memory[128];
+    logic [COUNT_W-2:0] left_memory[128];
+    logic [COUNT_W-2:0] right_memory[128];
     always_ff @(posedge clk) begin
       if (s_valid) begin
-        left_memory[{write_page_q, s_word}]  <= s_counts[bank];
-        right_memory[{write_page_q, s_word}] <= s_counts[bank];
+        left_memory[{write_page_q, s_word}]  <= s_counts[bank][COUNT_W-2:0];
+        right_memory[{write_page_q, s_word}] <= s_counts[bank][COUNT_W-2:0];
       end
     end
     assign left_words[bank]  = left_memory[{walk_page_q, left_at_q[7:2]}];
     assign right_words[bank] = right_memory[{walk_page_q, right_at_q[7:2]}];
   end
-  // Groups that were not read hold counts of other blocks.
-  logic [COUNT_W-1:0] left_next, right_next;
+  // Groups that were not read hold counts of other blocks. Beyond symbol 255 the count is 0 as well.
+  logic [COUNT_W-2:0] left_next, right_next;
   assign left_next = walk_groups_q[left_at_q[7:5]] ? left_words[left_at_q[1:0]] : '0;
-  assign right_next = walk_groups_q[right_at_q[7:5]] ? right_words[right_at_q[1:0]] : '0;
+  assign right_next = walk_groups_q[right_at_q[7:5]] && !right_at_q[8] ?
+      right_words[right_at_q[1:0]] : '0;
 
   // Blocks that wait for their walk, by page.
   typedef struct packed {
@@ -100,6 +102,7 @@ module wz_order
   logic [COUNT_W-1:0] zeros;
   logic [7:0] groups;
   peak_t [1:0] waits_best_q;
+  logic [1:0][8:0] waits_left_q, waits_right_q;  // symbols beside the base
   logic [1:0][COUNT_W-1:0] waits_zeros_q;
   logic [1:0][7:0] waits_groups_q;
   logic [1:0] waits_q;
@@ -124,16 +127,8 @@ module wz_order
       .m_groups(groups)
   );
 
-  // The next one to walk: it waits, or is found right now.
-  logic next_page, next_waits;
-  peak_t next_best;
-  logic [COUNT_W-1:0] next_zeros;
-  logic [7:0] next_groups;
+  logic next_page;  // of the block to walk next
   assign next_page = !walk_page_q;
-  assign next_waits = waits_q[next_page];
-  assign next_best = next_waits ? waits_best_q[next_page] : best;
-  assign next_zeros = next_waits ? waits_zeros_q[next_page] : zeros;
-  assign next_groups = next_waits ? waits_groups_q[next_page] : groups;
 
   // ---- The walk ----
 
@@ -154,24 +149,22 @@ module wz_order
   logic [7:0] base_q;
   logic [COUNT_W-1:0] base_count_q, raw_zeros_q, left_out_q, values_q;
   // The next symbols on either side, the nearer one first: count, and whether there is one.
-  logic [1:0][COUNT_W-1:0] left_count_q, right_count_q;
+  logic [1:0][COUNT_W-2:0] left_count_q, right_count_q;
   logic [1:0] left_ok_q, right_ok_q;
   logic left_more_q, right_more_q;  // there is one where the next count is read
   logic [5:0] step_q;  // symbols in the list so far
   logic [PATH_BITS-1:0] path_q;
+  logic full_q;  // the list has all symbols that it can
   logic covered_q;  // all values of a symbol other than 0 are in the list
   logic [2:0] settle_q;
 
   // The next step's side is decided one clock ahead, for either outcome of the present one.
   logic go_left_q, use_left, use_right;
   logic first_left, after_left, after_right;
-  function automatic logic leads(input logic left_ok, input logic [COUNT_W-1:0] left,
-                                 input logic right_ok, input logic [COUNT_W-1:0] right);
-    return !right_ok || (left_ok && !above(18'(right), 18'(left)));
-  endfunction
-  assign first_left = leads(left_ok_q[0], left_count_q[0], right_ok_q[0], right_count_q[0]);
-  assign after_left = leads(left_ok_q[1], left_count_q[1], right_ok_q[0], right_count_q[0]);
-  assign after_right = leads(left_ok_q[0], left_count_q[0], right_ok_q[1], right_count_q[1]);
+  // Right of the last symbol all counts are 0, so left leads there too.
+  assign first_left = left_ok_q[0] && !above(18'(right_count_q[0]), 18'(left_count_q[0]));
+  assign after_left = left_ok_q[1] && !above(18'(right_count_q[0]), 18'(left_count_q[1]));
+  assign after_right = left_ok_q[0] && !above(18'(right_count_q[1]), 18'(left_count_q[0]));
   always_comb begin
     use_left  = 1'b0;
     use_right = 1'b0;
@@ -192,7 +185,8 @@ module wz_order
     endcase
   end
 
-  logic list_ends;
+  logic list_ends, both;
+  assign both = left_ok_q[0] && right_ok_q[0];
   assign list_ends = !left_ok_q[0] && !right_ok_q[0];
 
   // One symbol, or two, that join the list: to the sums.
@@ -206,7 +200,7 @@ module wz_order
   logic [ZERO_RANK_BITS-1:0] zero_rank;
   logic [3:0][SUM_W-1:0] bits;
 
-  assign begin_walk = state_q == IDLE && (next_waits || found) && s_shape_tvalid && !writing &&
+  assign begin_walk = state_q == IDLE && waits_q[next_page] && s_shape_tvalid && !writing &&
       !m_range_tvalid && (s_bank_free || !s_shape_tdata.ranked);
   assign s_bank_take = begin_walk && s_shape_tdata.ranked;
   assign s_shape_tready = begin_walk;
@@ -245,27 +239,31 @@ module wz_order
     unique case (state_q)
       IDLE: begin
         covered_q <= 1'b0;
+        full_q <= 1'b0;
         if (begin_walk) begin
           state_q <= s_shape_tdata.ranked ? FETCH : GIVE;
           walk_page_q <= next_page;
-          walk_groups_q <= next_groups;
+          walk_groups_q <= waits_groups_q[next_page];
           bank_q <= s_bank;
           ranked_q <= s_shape_tdata.ranked;
-          base_q <= next_best.symbol;
-          base_count_q <= next_best.count;
-          raw_zeros_q <= next_zeros;
+          base_q <= waits_best_q[next_page].symbol;
+          base_count_q <= waits_best_q[next_page].count;
+          raw_zeros_q <= waits_zeros_q[next_page];
           left_out_q <= COUNT_W'(s_shape_tdata.left_out);
           values_q <= COUNT_W'(s_shape_tdata.values);
-          left_at_q <= {1'b0, next_best.symbol} - 1'b1;
-          right_at_q <= {1'b0, next_best.symbol} + 1'b1;
-          left_more_q <= next_best.symbol != 8'd1;
-          right_more_q <= next_best.symbol != highest;
+          left_at_q <= waits_left_q[next_page];
+          right_at_q <= waits_right_q[next_page];
+          left_more_q <= waits_best_q[next_page].symbol != 8'd1;
+          right_more_q <= waits_best_q[next_page].symbol != highest;
           highest_q <= highest;
           step_q <= '0;
           path_q <= '0;
         end
       end
-      FETCH: state_q <= FILL;
+      FETCH: begin
+        state_q <= FILL;
+        join_count_q <= raw_zeros_q - values_q;  // what loads the tails
+      end
       FILL: begin
         state_q <= COMPARE;
         join_q <= 1'b1;
@@ -277,22 +275,21 @@ module wz_order
       STEPS: begin
         step_q <= step_q + 1'b1;
         join_q <= 1'b1;
-        join_count_q <= go_left_q ? left_count_q[0] : right_count_q[0];
+        join_count_q <= COUNT_W'(go_left_q ? left_count_q[0] : right_count_q[0]);
         for (int i = 0; i < int'(PATH_BITS); i++) if (step_q == 6'(i + 1)) path_q[i] <= go_left_q;
         if (step_q == SHORT - 1'b1) state_q <= PAIRS;
       end
       PAIRS: begin
-        settle_q <= 3'd5;
-        if (covered_q || list_ends || step_q == LONG) begin
+        settle_q <= full_q ? 3'd1 : 3'd5;
+        if (covered_q || list_ends || full_q) begin
           state_q <= SETTLE;
-          // Of a whole walk nothing but the last counts is under way.
-          if (step_q == LONG) settle_q <= 3'd1;
         end else begin
           join_q <= 1'b1;
-          join_two_q <= left_ok_q[0] && right_ok_q[0];
-          join_count_q <= left_ok_q[0] ? left_count_q[0] : right_count_q[0];
-          if (left_ok_q[0] && right_ok_q[0]) join_second_q <= right_count_q[0];
-          step_q <= left_ok_q[0] && right_ok_q[0] ? step_q + 6'd2 : step_q + 6'd1;
+          join_two_q <= both;
+          join_count_q <= COUNT_W'(left_ok_q[0] ? left_count_q[0] : right_count_q[0]);
+          if (both) join_second_q <= COUNT_W'(right_count_q[0]);
+          step_q <= step_q + (both ? 6'd2 : 6'd1);
+          full_q <= (both && step_q == LONG - 6'd2) || step_q == LONG - 6'd1;
         end
       end
       SETTLE: begin
@@ -313,6 +310,8 @@ module wz_order
     if (found) begin
       waits_q[found_page_q] <= 1'b1;
       waits_best_q[found_page_q] <= best;
+      waits_left_q[found_page_q] <= {1'b0, best.symbol} - 1'b1;
+      waits_right_q[found_page_q] <= {1'b0, best.symbol} + 1'b1;
       waits_zeros_q[found_page_q] <= zeros;
       waits_groups_q[found_page_q] <= groups;
       found_page_q <= !found_page_q;
@@ -374,7 +373,9 @@ module wz_order
       .rst,
       .s_begin(begin_walk),
       .s_ranked(s_shape_tdata.ranked),
-      .s_base(next_best.symbol),
+      .s_base(waits_best_q[next_page].symbol),
+      .s_left(waits_left_q[next_page]),
+      .s_right(waits_right_q[next_page]),
       .s_bank(bank_q),
       .s_highest(highest),
       .s_decided(state_q == STEPS),

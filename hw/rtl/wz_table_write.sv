@@ -22,6 +22,8 @@ module wz_table_write
     input logic       s_begin,
     input logic       s_ranked,
     input logic [7:0] s_base,
+    input logic [8:0] s_left,  // base - 1
+    input logic [8:0] s_right,  // base + 1
     input logic [7:0] s_highest,  // S
     input logic       s_bank,  // holds during the walk
     input logic       s_decided,  // a place up to 14, and on which side its symbol lies
@@ -97,8 +99,8 @@ module wz_table_write
       written_q <= '0;
       base_low_q <= s_base[4:0];
       highest_q <= s_highest;
-      low_end_q <= {1'b0, s_base} - 1'b1;
-      high_end_q <= {1'b0, s_base} + 1'b1;
+      low_end_q <= s_left;
+      high_end_q <= s_right;
       low_ok_q <= s_base != 8'd1;
       high_ok_q <= s_base != s_highest;
     end

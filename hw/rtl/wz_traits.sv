@@ -212,7 +212,10 @@ module wz_traits
     end
     periods3_q <= s_periods;
     pattern3_q <= s_pattern;
-    if (rst) last3_q <= 1'b0;
+    if (rst) begin
+      last3_q <= 1'b0;
+      index_q <= '0;
+    end
   end
 
   // Clock 4: all together.

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""wz_choose against the reference encoder's headers and frame sizes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from codec.elements import ElementType
+from codec.format import Coder, Mode
+from codec.reference import crc32c
+from tests.rtl import blocks as make
+from tests.rtl import first_pass, plans
+from tests.rtl.blocks import ALL_TYPES, Block
+from tests.rtl.dut import Dut, Sink, Source
+
+BF16_ALONE = 0b000010
+LATENCY = 7
+BLOCK_CLOCKS = 8
+
+
+@pytest.fixture(scope="module", params=[ALL_TYPES, BF16_ALONE])
+def types(request: pytest.FixtureRequest) -> int:
+    return int(request.param)
+
+
+@pytest.fixture(scope="module")
+def dut(types: int) -> Dut:
+    dut = Dut("wz_choose", parameters={"TYPES": types})
+    dut["plan_room"] = 1
+    return dut
+
+
+class Run:
+    """Blocks through the module."""
+
+    def __init__(
+        self,
+        dut: Dut,
+        blocks: Sequence[Block],
+        *,
+        bare: bool = False,
+        stalls: tuple[float, float] = (0, 0),
+    ) -> None:
+        dut.reset()
+        dut["bare"] = bare
+        orders = [first_pass.order(b) | {"bank": i & 1} for i, b in enumerate(blocks)]
+        traits = [plans.pack(first_pass.TRAITS, first_pass.traits(block)) for block in blocks]
+        states = [crc32c(_padded(block.data)) ^ 0xFFFFFFFF for block in blocks]
+        self.order = Source(
+            "s_order",
+            tdata=[plans.pack(first_pass.ORDER, order) for order in orders],
+            stall=stalls[0],
+            burst=20,
+        )
+        self.got = Sink(
+            "m_plan",
+            fields=("tdata", "order_lo", "order_hi", "table_bank"),
+            stall=stalls[1],
+            burst=20,
+        )
+        self.told = Sink(
+            "plan", fields=("takes", "uses", "bank"), valid="valid", ready=None
+        )
+        ranges = [
+            first_pass.ranges(b, o) if o["base"] else ([1], [1])
+            for b, o in zip(blocks, orders, strict=True)
+        ]
+        words = [
+            plans.pack(
+                first_pass.RANGE,
+                {
+                    "short_lo": min(short),
+                    "short_hi": max(short),
+                    "long_lo": min(long),
+                    "long_hi": max(long),
+                },
+            )
+            for short, long in ranges
+        ]
+        rest = [
+            Source(name, tdata=data, stall=stalls[0], burst=20)
+            for name, data in (("s_traits", traits), ("s_range", words), ("s_crc", states))
+        ]
+        dut.stream(self.order, self.got, self.told, *rest, seed=6, drain=50)
+        self._check(blocks, ranges, bare)
+
+    def _check(
+        self, blocks: Sequence[Block], ranges: Sequence[tuple[list[int], list[int]]], bare: bool
+    ) -> None:
+        words = self.got.integers("tdata")
+        assert len(words) == len(self.told) == len(blocks)
+        self.kinds = make.kinds([block.plan(bare=bare) for block in blocks])
+        for i, block in enumerate(blocks):
+            where = f"block {i}: {block.element.name}, {len(block.data)} bytes"
+            found, wanted = plans.unpack(words[i]), block.plan(bare=bare).fields
+            if wanted["mode"] != Mode.CODED:
+                wanted = wanted | {"stored_beats": 0}
+            assert found == wanted, where
+            uses = bool(wanted["base"])
+            assert self.told["uses"][i] == uses, where
+            assert self.told["takes"][i] == first_pass.shape(block)["ranked"], where
+            assert self.told["bank"][i] == self.got["table_bank"][i] or not uses, where
+            if uses:
+                ranked = ranges[i][wanted["coder"] == Coder.R2]
+                assert self.got["order_lo"][i] == min(ranked), where
+                assert self.got["order_hi"][i] == max(ranked), where
+
+
+def _padded(data: bytes) -> bytes:
+    return data.ljust(-(-len(data) // 64) * 64, b"\0")
+
+
+def _blocks(types: int, count: int, seed: int, longest: int = 4096) -> list[Block]:
+    tags = [tag for tag in ElementType if types >> tag & 1]
+    found = [b for tag in tags for b in make.blocks(tag, count, seed, longest=longest)]
+    order = np.random.default_rng(seed).permutation(len(found))
+    return [found[i] for i in order]
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("stalls", [(0, 0), (0.3, 0), (0, 0.7)])
+def test_plans(dut: Dut, types: int, stalls: tuple[float, float], bare: bool) -> None:
+    blocks = [*_blocks(types, 15, 1), *_blocks(types, 60, 2, 300)]
+    run = Run(dut, blocks, bare=bare, stalls=stalls)
+    wanted = {"R0", "R1", "R2", "CONSTANT", "BARE", "bitmap", "sign_flag", "bare_zeros", "escapes"}
+    assert wanted <= {kind for kind, count in run.kinds.items() if count}
+
+
+def test_limits(dut: Dut, types: int) -> None:
+    """Escapes around one in 32, and unary sections around 3 bits a value."""
+    element = ElementType.BF16
+    blocks = []
+    for count in (32, 33, 64, 65, 500, 2048):
+        allowed = -(-count // 32)
+        for escapes in range(max(0, allowed - 1), allowed + 2):
+            symbol = np.full(count, 100)
+            symbol[: count // 3] = 101
+            symbol[count - escapes :] = 200
+            blocks.append(Block(make.with_symbols(symbol, element), element))
+        for spread in range(2, 31):
+            symbol = 100 + np.arange(count) % spread
+            blocks.append(Block(make.with_symbols(symbol, element), element))
+    run = Run(dut, blocks)
+    assert run.kinds["RAW"] and run.kinds["R2"] and run.kinds["escapes"]
+
+
+def test_clocks(dut: Dut, types: int) -> None:
+    blocks = make.blocks(ElementType.BF16, 20, 5, longest=200)
+    run = Run(dut, blocks)
+    assert run.got.clocks[0] == run.order.clocks[0] + LATENCY
+    assert set(np.diff(run.got.clocks)) == {BLOCK_CLOCKS}
+
+
+def test_no_room_holds_plans(dut: Dut, types: int) -> None:
+    blocks = make.blocks(ElementType.BF16, 3, 6, longest=200)
+    dut["plan_room"] = 0
+    try:
+        with pytest.raises(AssertionError):
+            Run(dut, blocks)
+    finally:
+        dut["plan_room"] = 1
+    Run(dut, blocks)
