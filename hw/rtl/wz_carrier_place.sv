@@ -214,8 +214,9 @@ module wz_carrier_place
   } carriers_t;
 
   localparam int unsigned CARRIERS_DEPTH = 8;
-  carriers_t carriers_new, carriers;
-  logic carriers_ready, carriers_valid, carriers_take, item_last, item_valid, item_ready;
+  carriers_t carriers_new_q, carriers_next, carriers;
+  logic carriers_new_valid_q, carriers_ready, carriers_next_valid, carriers_next_ready;
+  logic carriers_valid, carriers_take, item_last, item_valid, item_ready;
   logic [$clog2(CARRIERS_DEPTH):0] carriers_level;
   logic [5:0] item_q;
   logic [6:0] last_values;
@@ -224,9 +225,14 @@ module wz_carrier_place
   logic item_user, count_error;
 
   assign last_values = 7'(s_job_tdata.carrier_last_value) + 7'd1;
-  assign carriers_new.last_beat = s_job_tdata.carrier_last_beat;
-  assign carriers_new.last_count =
-      (PLACE_W + 1)'(last_values << ($clog2(PLACES) - 32'(values_log2(element))));
+
+  always_ff @(posedge clk) begin
+    carriers_new_q.last_beat <= s_job_tdata.carrier_last_beat;
+    carriers_new_q.last_count <=
+        (PLACE_W + 1)'(last_values << ($clog2(PLACES) - 32'(values_log2(element))));
+    carriers_new_valid_q <= beat_next && fresh_q && !s_job_tdata.no_carriers;
+    if (rst) carriers_new_valid_q <= 1'b0;
+  end
 
   wz_fifo #(
       .W($bits(carriers_t)),
@@ -234,13 +240,26 @@ module wz_carrier_place
   ) u_carriers (
       .clk,
       .rst,
-      .s_tdata(carriers_new),
-      .s_tvalid(beat_next && fresh_q && !s_job_tdata.no_carriers),
+      .s_tdata(carriers_new_q),
+      .s_tvalid(carriers_new_valid_q),
       .s_tready(carriers_ready),
+      .m_tdata(carriers_next),
+      .m_tvalid(carriers_next_valid),
+      .m_tready(carriers_next_ready),
+      .level(carriers_level)
+  );
+
+  wz_skid #(
+      .W($bits(carriers_t))
+  ) u_carriers_now (
+      .clk,
+      .rst,
+      .s_tdata(carriers_next),
+      .s_tvalid(carriers_next_valid),
+      .s_tready(carriers_next_ready),
       .m_tdata(carriers),
       .m_tvalid(carriers_valid),
-      .m_tready(carriers_take),
-      .level(carriers_level)
+      .m_tready(carriers_take)
   );
 
   assign item_valid = carriers_valid && s_carrier_tvalid;
@@ -307,7 +326,7 @@ module wz_carrier_place
 
 `ifndef SYNTHESIS
   a_carriers : assert property (@(posedge clk) disable iff (rst)
-      beat_next && fresh_q |-> carriers_ready);
+      carriers_new_valid_q |-> carriers_ready);
 `endif
   wire unused = &{1'b0, s_symbol_tdata, s_symbol_nonzero, carriers_level, carriers_ready, item_user};
 

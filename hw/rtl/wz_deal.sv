@@ -69,6 +69,17 @@ module wz_deal #(
   logic none_q, last_q, valid_q;
   logic advance1;
 
+  // Ones, in 4 LUT levels: of every six bits, then of every weight, then their sum.
+  function automatic logic [5:0] ones(input logic [35:0] bits);
+    logic [5:0][2:0] six;
+    logic [2:0][2:0] weight;
+    for (int i = 0; i < 6; i++) six[i] = 3'($countones(bits[6*i+:6]));
+    for (int w = 0; w < 3; w++) begin
+      weight[w] = 3'($countones({six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]}));
+    end
+    return 6'(weight[0]) + {2'b00, weight[1], 1'b0} + {1'b0, weight[2], 2'b00};
+  endfunction
+
   for (genvar i = 0; i < LANES; i++) begin : g_lane
     localparam int unsigned FIRST = i / BLOCK * BLOCK;
     if (i == FIRST) begin : g_first
@@ -86,14 +97,14 @@ module wz_deal #(
       assign in_segment_q[b] = '0;
     end else begin : g_more
       always_ff @(posedge clk) begin
-        if (advance1) in_segment_q[b] <= SEGMENT_W'($countones(s_mask_tdata[b*BLOCK-1:FIRST]));
+        if (advance1) in_segment_q[b] <= SEGMENT_W'(ones(36'(s_mask_tdata[b*BLOCK-1:FIRST])));
       end
     end
   end
 
   for (genvar s = 0; s < SEGMENTS; s++) begin : g_segment
     always_ff @(posedge clk) begin
-      if (advance1) segment_q[s] <= (SEGMENT_W+1)'($countones(s_mask_tdata[s*SEGMENT+:SEGMENT]));
+      if (advance1) segment_q[s] <= (SEGMENT_W + 1)'(ones(36'(s_mask_tdata[s*SEGMENT+:SEGMENT])));
     end
   end
 
@@ -114,7 +125,6 @@ module wz_deal #(
 
   logic [LANE_W-1:0] base_q;  // items taken of the vector before; 0: all of them
   logic [COUNT_W-1:0] base;
-  logic [BLOCKS-1:0][COUNT_W-1:0] start;
   logic [LANES-1:0][COUNT_W-1:0] place;
   logic [COUNT_W:0] stop;  // the place behind the last item
   logic [LEVELS-1:0][LANES-1:0][1:0] select_d, select_q;
@@ -126,23 +136,38 @@ module wz_deal #(
 
   assign base = {base_q == '0, base_q};
 
+  // Sums of three: a carry-save step and one adder.
+  function automatic logic [COUNT_W:0] sum(input logic [COUNT_W:0] x, input logic [COUNT_W:0] y,
+                                           input logic [COUNT_W:0] z);
+    return (x ^ y ^ z) + {(x[COUNT_W-1:0] & y[COUNT_W-1:0]) | (x[COUNT_W-1:0] & z[COUNT_W-1:0]) |
+                          (y[COUNT_W-1:0] & z[COUNT_W-1:0]), 1'b0};
+  endfunction
+
+  localparam int unsigned SUM_W = COUNT_W + 1;
   if (SEGMENTS == 1) begin : g_one
-    assign stop = (COUNT_W + 1)'(base) + (COUNT_W + 1)'(segment_q[0]);
-  end else begin : g_two
-    assign stop = (COUNT_W + 1)'(base) + (COUNT_W + 1)'(segment_q[0]) +
-                  (COUNT_W + 1)'(segment_q[SEGMENTS-1]);
-  end
-
-  for (genvar b = 0; b < BLOCKS; b++) begin : g_start
-    if (b * BLOCK < SEGMENT) begin : g_lower
-      assign start[b] = base + COUNT_W'(in_segment_q[b]);
-    end else begin : g_upper
-      assign start[b] = base + COUNT_W'(segment_q[0]) + COUNT_W'(in_segment_q[b]);
+    assign stop = SUM_W'(base) + SUM_W'(segment_q[0]);
+    for (genvar i = 0; i < LANES; i++) begin : g_place
+      assign place[i] = COUNT_W'(sum(
+          SUM_W'(base), SUM_W'(in_segment_q[i/BLOCK]), SUM_W'(in_block_q[i])));
     end
-  end
-
-  for (genvar i = 0; i < LANES; i++) begin : g_place
-    assign place[i] = start[i/BLOCK] + COUNT_W'(in_block_q[i]);
+  end else begin : g_two
+    assign stop = sum(SUM_W'(base), SUM_W'(segment_q[0]), SUM_W'(segment_q[SEGMENTS-1]));
+    for (genvar i = 0; i < LANES; i++) begin : g_place
+      if (i < SEGMENT) begin : g_lower
+        assign place[i] = COUNT_W'(sum(
+            SUM_W'(base), SUM_W'(in_segment_q[i/BLOCK]), SUM_W'(in_block_q[i])));
+      end else begin : g_upper
+        logic [COUNT_W:0] x, y, z;
+        assign {x, y, z} = {
+          SUM_W'(base), SUM_W'(segment_q[0]), SUM_W'(in_segment_q[i/BLOCK])
+        };
+        assign place[i] = COUNT_W'(sum(
+            x ^ y ^ z,
+            {(x[COUNT_W-1:0] & y[COUNT_W-1:0]) | (x[COUNT_W-1:0] & z[COUNT_W-1:0]) |
+             (y[COUNT_W-1:0] & z[COUNT_W-1:0]), 1'b0},
+            SUM_W'(in_block_q[i])));
+      end
+    end
   end
 
   for (genvar k = 0; k < LEVELS; k++) begin : g_select
@@ -223,7 +248,7 @@ module wz_deal #(
     end
 
     if (drain_q) begin
-      if (take && s_item_tlast) drain_q <= 1'b0;
+      if (s_item_tvalid && s_item_tlast) drain_q <= 1'b0;
     end else if (issue) begin
       if (last_q2) begin
         ended_q <= 1'b0;

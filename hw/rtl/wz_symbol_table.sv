@@ -35,22 +35,24 @@ module wz_symbol_table
 
   localparam int unsigned PAIR_W = 4;
 
-  // Symbols up to 15, 31 or 255.
-  function automatic logic [3:0] symbol_bits(input element_type_e element);
-    symbol_bits = 4'd0;
+  // Symbols up to 15, 31 or 255, the last two as a bit each.
+  function automatic logic [1:0] symbol_bits(input element_type_e element);
+    symbol_bits = 2'b00;
     for (int tag = 0; tag < 6; tag++) begin
-      if (element == element_type_e'(3'(tag))) symbol_bits = 4'(LAYOUTS[tag].exponent_bits);
+      if (element == element_type_e'(3'(tag))) begin
+        symbol_bits = {LAYOUTS[tag].exponent_bits == 8, LAYOUTS[tag].exponent_bits == 5};
+      end
     end
   endfunction
 
   // Whether a number is at most S - less, for less up to 3.
-  function automatic logic at_most(input logic [9:0] x, input logic [3:0] bits,
+  function automatic logic at_most(input logic [9:0] x, input logic [1:0] bits,
                                    input logic [1:0] less);
-    unique case (bits)
-      4'd8: return x[9:8] == '0 && !(&x[7:2] && x[1:0] > 2'd3 - less);
-      4'd5: return x[9:5] == '0 && !(&x[4:2] && x[1:0] > 2'd3 - less);
-      default: return x[9:4] == '0 && !(&x[3:2] && x[1:0] > 2'd3 - less);
-    endcase
+    logic end_of_four;
+    end_of_four = x[1:0] > 2'd3 - less;
+    return (bits[1] && x[9:8] == '0 && !(&x[7:2] && end_of_four)) ||
+           (bits[0] && x[9:5] == '0 && !(&x[4:2] && end_of_four)) ||
+           (bits == '0 && x[9:4] == '0 && !(&x[3:2] && end_of_four));
   endfunction
 
   // Walk: `left_q` and `right_q` are the next symbols on each side. It begins with the base on the
@@ -59,11 +61,11 @@ module wz_symbol_table
   logic [PAIR_W-1:0] pair_q, last_pair_q;
   logic [PAIR_W-1:0] to_zero_q;  // pairs before the one that symbol 0 is in
   logic zero_odd_q, zero_none_q, zero_first_q, zero_second_q;
-  logic [3:0] bits_q;
+  logic [1:0] bits_q;
   logic [PATH_BITS+16:0] path_q;  // base, path, then left at every second step
   logic [7:0] left_q, left_1, left_2;
   logic [9:0] right_q, right_1, right_2, job_1;
-  logic [3:0] job_bits;
+  logic [1:0] job_bits;
   // Whether left_q, left_q - 1, ... are at least 1, and right_q, right_q + 1, ... at most S.
   logic [1:0] left_ok_q, right_ok_q;
   logic [3:0] left_ok, right_ok;
@@ -79,23 +81,26 @@ module wz_symbol_table
   assign left_ok = {left_q > 8'd3, left_q > 8'd2, left_ok_q};
   assign right_ok = {at_most(right_q, bits_q, 2'd3), at_most(right_q, bits_q, 2'd2), right_ok_q};
 
-  // Two ranks.
-  logic first_left, first_right, second_left, second_right;
-  logic second_path, second_left_ok, second_right_ok;
+  // Two ranks: the second for either turn of the first, as if there were no symbol 0; then what a
+  // rank of symbol 0 leaves of that.
+  logic turn_left, turn_right, first_left, first_right, second_left, second_right;
+  logic after_left_left, after_left_right, after_right_left, after_right_right;
   logic [7:0] first_symbol, second_symbol;
-  logic [1:0] lefts, rights;
 
   always_comb begin
-    first_left = !zero_first_q && left_ok_q[0] && (!right_ok_q[0] || path_q[0]);
-    first_right = !zero_first_q && right_ok_q[0] && !(left_ok_q[0] && path_q[0]);
-    second_path = zero_first_q ? path_q[0] : path_q[1];
-    second_left_ok = first_left ? left_ok_q[1] : left_ok_q[0];
-    second_right_ok = first_right ? right_ok_q[1] : right_ok_q[0];
-    second_left = !zero_second_q && second_left_ok && (!second_right_ok || second_path);
-    second_right = !zero_second_q && second_right_ok && !(second_left_ok && second_path);
-    lefts = 2'(first_left) + 2'(second_left);
-    rights = 2'(first_right) + 2'(second_right);
-    first_symbol = first_left ? left_q : right_q[7:0];
+    turn_left = left_ok_q[0] && (!right_ok_q[0] || path_q[0]);
+    turn_right = right_ok_q[0] && !(left_ok_q[0] && path_q[0]);
+    after_left_left = left_ok_q[1] && (!right_ok_q[0] || path_q[1]);
+    after_left_right = right_ok_q[0] && !(left_ok_q[1] && path_q[1]);
+    after_right_left = left_ok_q[0] && (!right_ok_q[1] || path_q[1]);
+    after_right_right = right_ok_q[1] && !(left_ok_q[0] && path_q[1]);
+    first_left = turn_left && !zero_first_q;
+    first_right = turn_right && !zero_first_q;
+    second_left = !zero_second_q &&
+                  (zero_first_q ? turn_left : turn_left ? after_left_left : after_right_left);
+    second_right = !zero_second_q &&
+                   (zero_first_q ? turn_right : turn_left ? after_left_right : after_right_right);
+    first_symbol = turn_left ? left_q : right_q[7:0];
     second_symbol = second_left ? (first_left ? left_1 : left_q)
                                 : (first_right ? right_1[7:0] : right_q[7:0]);
   end
@@ -111,11 +116,13 @@ module wz_symbol_table
 
   always_ff @(posedge clk) begin
     pair_q <= pair_q + 1'b1;
-    left_q <= (lefts == 2'd2) ? left_2 : (lefts == 2'd1) ? left_1 : left_q;
-    right_q <= (rights == 2'd2) ? right_2 : (rights == 2'd1) ? right_1 : right_q;
-    left_ok_q <= (lefts == 2'd2) ? left_ok[3:2] : (lefts == 2'd1) ? left_ok[2:1] : left_ok[1:0];
-    right_ok_q <= (rights == 2'd2) ? right_ok[3:2]
-                : (rights == 2'd1) ? right_ok[2:1] : right_ok[1:0];
+    left_q <= first_left ? (second_left ? left_2 : left_1) : (second_left ? left_1 : left_q);
+    left_ok_q <= first_left ? (second_left ? left_ok[3:2] : left_ok[2:1])
+                            : (second_left ? left_ok[2:1] : left_ok[1:0]);
+    right_q <= first_right ? (second_right ? right_2 : right_1)
+                           : (second_right ? right_1 : right_q);
+    right_ok_q <= first_right ? (second_right ? right_ok[3:2] : right_ok[2:1])
+                              : (second_right ? right_ok[2:1] : right_ok[1:0]);
     path_q <= (zero_first_q || zero_second_q) ? path_q >> 1 : path_q >> 2;
 
     to_zero_q <= to_zero_q - 1'b1;

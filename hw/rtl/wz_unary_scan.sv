@@ -89,6 +89,17 @@ module wz_unary_scan #(
     end
   endfunction
 
+  // Ones, in 4 LUT levels: of every six bits, then of every weight, then their sum.
+  function automatic logic [5:0] ones(input logic [35:0] word);
+    logic [5:0][2:0] six;
+    logic [2:0][2:0] weight;
+    for (int i = 0; i < 6; i++) six[i] = 3'($countones(word[6*i+:6]));
+    for (int w = 0; w < 3; w++) begin
+      weight[w] = 3'($countones({six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]}));
+    end
+    return 6'(weight[0]) + {2'b00, weight[1], 1'b0} + {1'b0, weight[2], 2'b00};
+  endfunction
+
   localparam table_t GAPS[7] = '{
       gap_table(0), gap_table(1), gap_table(2), gap_table(3), gap_table(4), gap_table(5), gap_table(6)
   };
@@ -127,6 +138,7 @@ module wz_unary_scan #(
   logic [CHUNKS-1:0][6:0][2:0] gap_b;
   logic [CHUNKS-1:0][2:0] trail_b;
   logic [CHUNKS-1:0][3:0] count_b;
+  logic [CHUNKS-1:0] empty_b;
   logic [CHUNKS-1:0][4:0] before_b;  // codes before the chunk in its four
   logic [QUADS-1:0][5:0] quad_b;
   logic [PART_W-1:0] part_b;
@@ -140,20 +152,21 @@ module wz_unary_scan #(
         for (int j = 0; j < 7; j++) gap_b[c][j] <= GAPS[j][chunk];
         trail_b[c] <= TRAIL[chunk];
         count_b[c] <= 4'($countones(chunk));
+        empty_b[c] <= chunk == '0;
       end
     end
     if (c % 4 == 0) begin : g_first
       assign before_b[c] = 5'd0;
     end else begin : g_more
       always_ff @(posedge clk) begin
-        if (advance) before_b[c] <= 5'($countones(bits[8*c-1:c/4*32]));
+        if (advance) before_b[c] <= 5'(ones(36'(bits[8*c-1:c/4*32])));
       end
     end
   end
 
   always_ff @(posedge clk) begin
     if (advance) begin
-      for (int q = 0; q < int'(QUADS); q++) quad_b[q] <= 6'($countones(bits[32*q+:32]));
+      for (int q = 0; q < int'(QUADS); q++) quad_b[q] <= ones(36'(bits[32*q+:32]));
       part_b  <= part_q;
       first_b <= first_q;
       last_b  <= part_last && s_tlast;
@@ -173,8 +186,10 @@ module wz_unary_scan #(
   logic [CHUNKS-1:0][4:0] before_c;
   logic [CHUNKS-1:0][2:0] trail_c;
   logic [QUADS:0][7:0] quad_sum, quad_c;
-  logic [7:0] half_sum, half_c;  // codes of the lower half of the chunks
-  logic [7:0] step_c;  // what the write pointer advances by
+  logic [7:0] half_sum, half_c, half_less_one_c;  // codes of the lower half of the chunks
+  // What is added to the write pointer: to advance it; for the place of the last code; for the
+  // vectors that are complete.
+  logic [7:0] step_c, less_one_c, complete_c;
   logic [CHUNKS-1:0] overflow_c;
   logic [CHUNK_W-1:0] highest, highest_c;
   logic [PART_W-1:0] part_c;
@@ -185,7 +200,7 @@ module wz_unary_scan #(
     logic [4:0] zeros;
     logic too_many;
     assign trail[c+2] = trail_b[c];
-    assign empty[c+2] = count_b[c] == '0;
+    assign empty[c+2] = empty_b[c];
     assign carried = empty[c+1] ? 4'd8 + 4'(trail[c]) : 4'(trail[c+1]);
     assign too_many = empty[c+1] && empty[c];
     assign zeros = 5'(carried) + 5'(gap_b[c][0]);
@@ -214,7 +229,25 @@ module wz_unary_scan #(
     end
   end
   assign half_sum = (QUADS == 1) ? 8'(before_b[2]) : quad_sum[QUADS/2];
-  assign over = SLOTS < BITS && quad_sum[QUADS] > 8'(SLOTS);
+  // The lower half's quads, then the upper's, zero where there are none.
+  logic [3:0][5:0] quads;
+  assign quads[0] = quad_b[0];
+  assign quads[1] = (QUADS == 4) ? quad_b[(QUADS==4)?1 : 0] : '0;
+  assign quads[2] = (QUADS == 1) ? '0 : quad_b[QUADS/2];
+  assign quads[3] = (QUADS == 4) ? quad_b[QUADS-1] : '0;
+
+  // Two halves of which none is odd: 2 * LANES codes may be taken for one too many, which costs
+  // nothing, as LANES leave in a clock.
+  logic [6:0] lower_sum, upper_sum;
+  assign lower_sum = (QUADS == 1) ? 7'(before_b[2]) : 7'(quads[0]) + 7'(quads[1]);
+  assign upper_sum = (QUADS == 1) ? 7'(quad_b[0]) - 7'(before_b[2])
+                                  : 7'(quads[2]) + 7'(quads[3]);
+  assign over = SLOTS < BITS && 7'(lower_sum[6:1]) + 7'(upper_sum[6:1]) >= 7'(SLOTS / 2);
+
+  // All codes of the part and K more, in 8 bits.
+  function automatic logic [7:0] total(input logic [3:0][5:0] four, input logic [7:0] k);
+    return (8'(four[0]) + 8'(four[1])) + ((8'(four[2]) + 8'(four[3])) + k);
+  endfunction
 
   always_comb begin
     highest = '0;
@@ -231,6 +264,13 @@ module wz_unary_scan #(
       found_c <= !(&empty[CHUNKS+1:2]);
       quad_c <= quad_sum;
       half_c <= half_sum;
+      half_less_one_c <= half_sum - 1'b1;
+      // Rounded up, once the low bits are cut, to the vector that the next section begins with.
+      step_c <= total(24'(quad_b), last_b ? 8'(LANES - 1) : 8'd0);
+      less_one_c <= total(24'(quad_b), 8'hff);
+      // A full vector can be read once a code follows it or its section ends: then every section's
+      // last vector is known to be the last.
+      complete_c <= total(24'(quad_b), last_b ? 8'(LANES - 1) : 8'hff);
       part_c <= part_b;
       last_c <= last_b;
       valid_c <= valid_b;
@@ -241,27 +281,29 @@ module wz_unary_scan #(
       hold_q  <= 1'b0;
     end
   end
-  // Rounded up, once the low bits are cut, to the vector that the next section begins with.
-  assign step_c = quad_c[QUADS] + (last_c ? 8'(LANES - 1) : 8'd0);
-
   // Clock E: where each chunk's codes go. A part with too many codes goes in two halves.
   logic upper_q;  // the lower half went on the clock before
-  logic [POINTER_W-1:0] write_q, next_write, stop, stop_less_one, start_e, stop_e;
+  logic [POINTER_W-1:0] write_q, next_write, half_write, half_write_q, last_code, start_e;
+  logic [POINTER_W-1:0] complete, half_complete;
+  logic [SLOT_W:0] stop, stop_e;
   logic [QUADS-1:0][SLOT_W:0] bound_e;  // of each four; the top bit tells whether it has wrapped
   logic [CHUNKS-1:0][SLOT_W-1:0] place_e;
   logic [CHUNKS-1:0][3:0] count_e;
   logic [CHUNKS-1:0][7:0][3:0] gap_e;
   logic lower_e, upper_e, valid_e;
   logic [GROUP_W-1:0] complete_e;  // vectors that can be read once this is written
-  logic go, some_c;
+  logic go;
   logic codes_seen_q, overflow_seen_q, found_seen_q;
   logic [6:0] position, position_seen_q;
 
+  // One adder for each, from flops: they are the longest paths. `found_c` is the sign.
   assign go = valid_c && advance;
-  assign some_c = quad_c[QUADS] != '0;
   assign next_write = write_q + POINTER_W'(step_c);
-  assign stop = write_q + (hold_q ? POINTER_W'(half_c) : POINTER_W'(quad_c[QUADS]));
-  assign stop_less_one = write_q + (hold_q ? POINTER_W'(half_c) : POINTER_W'(quad_c[QUADS])) - 1'b1;
+  assign half_write = write_q + POINTER_W'(half_c);
+  assign stop = (SLOT_W + 1)'(write_q) + (SLOT_W + 1)'(quad_c[QUADS]);
+  assign last_code = write_q + {{POINTER_W - 8{!found_c}}, less_one_c};
+  assign complete = write_q + {{POINTER_W - 8{!found_c && !last_c}}, complete_c};
+  assign half_complete = write_q + POINTER_W'(half_less_one_c);
   assign position = (7'(part_c) << $clog2(BITS)) | (7'(highest_c) << 3) |
                     7'(3'd7 - trail_c[highest_c]);
 
@@ -278,20 +320,20 @@ module wz_unary_scan #(
   always_ff @(posedge clk) begin
     upper_q <= hold_q;
     gap_e <= gap_c;
-    start_e <= write_q + (upper_q ? POINTER_W'(half_c) : '0);
-    stop_e <= stop;
+    half_write_q <= half_write;
+    start_e <= upper_q ? half_write_q : write_q;
+    stop_e <= hold_q ? (SLOT_W + 1)'(half_write) : stop;
     lower_e <= hold_q;
     upper_e <= upper_q;
     valid_e <= valid_c;
 
-    // A full vector can be read once a code follows it or its section ends: then every section's
-    // last vector is known to be the last.
-    if (go && last_c) complete_e <= next_write[POINTER_W-1:LANE_W];
-    else if (valid_c && some_c) complete_e <= stop_less_one[POINTER_W-1:LANE_W];
+    if (valid_c && (found_c || last_c)) begin
+      complete_e <= hold_q ? half_complete[POINTER_W-1:LANE_W] : complete[POINTER_W-1:LANE_W];
+    end
 
     if (go) begin
       write_q <= last_c ? {next_write[POINTER_W-1:LANE_W], LANE_W'(0)} : next_write;
-      codes_seen_q <= !last_c && (codes_seen_q || some_c);
+      codes_seen_q <= !last_c && (codes_seen_q || found_c);
       overflow_seen_q <= !last_c && (overflow_seen_q || |overflow_c);
     end
 
@@ -316,11 +358,13 @@ module wz_unary_scan #(
 
   end_t end_e;
   logic end_valid_e;
+  logic [LANE_W-1:0] stop_low;
+  assign stop_low = write_q[LANE_W-1:0] + quad_c[QUADS][LANE_W-1:0];
 
   always_ff @(posedge clk) begin
-    end_e.group <= (some_c || codes_seen_q) ? stop_less_one[POINTER_W-1:LANE_W]
-                                            : write_q[POINTER_W-1:LANE_W];
-    end_e.count <= (some_c || codes_seen_q) ? (LANE_W + 1)'(stop_less_one[LANE_W-1:0]) + 1'b1 : '0;
+    end_e.group <= (found_c || codes_seen_q) ? last_code[POINTER_W-1:LANE_W]
+                                             : write_q[POINTER_W-1:LANE_W];
+    end_e.count <= (found_c || codes_seen_q) ? {stop_low == '0, stop_low} : '0;
     end_e.overflow <= overflow_seen_q || |overflow_c;
     end_e.found <= found_seen_q || found_c;
     end_e.position <= found_c ? position : position_seen_q;
@@ -454,8 +498,8 @@ module wz_unary_scan #(
 
   // The ends of sections, ahead of the codes that they belong to.
   localparam int unsigned ENDS = 32;
-  end_t section_end;
-  logic end_valid, end_take, end_ready;
+  end_t next_end, section_end;
+  logic next_end_valid, next_end_ready, end_valid, end_take, end_ready;
   logic [$clog2(ENDS):0] end_level;
 
   wz_fifo #(
@@ -467,17 +511,31 @@ module wz_unary_scan #(
       .s_tdata(end_e),
       .s_tvalid(end_valid_e),
       .s_tready(end_ready),
+      .m_tdata(next_end),
+      .m_tvalid(next_end_valid),
+      .m_tready(next_end_ready),
+      .level(end_level)
+  );
+
+  wz_skid #(
+      .W($bits(end_t))
+  ) u_end (
+      .clk,
+      .rst,
+      .s_tdata(next_end),
+      .s_tvalid(next_end_valid),
+      .s_tready(next_end_ready),
       .m_tdata(section_end),
       .m_tvalid(end_valid),
-      .m_tready(end_take),
-      .level(end_level)
+      .m_tready(end_take)
   );
 
   // Output. `complete_q` counts vectors as the memories have them.
   logic [2:0][GROUP_W-1:0] complete_q;
   logic last, empty_section, some_valid, load, out_ready;
 
-  assign last = end_valid && section_end.group == group_q;
+  // An end is less than all vectors of the buffer ahead.
+  assign last = end_valid && section_end.group[GROUP_W-2:0] == group_q[GROUP_W-2:0];
   assign empty_section = section_end.count == '0;
   assign some_valid = complete_q[2] != group_q || (last && empty_section);
   assign load = some_valid && out_ready;
@@ -523,6 +581,6 @@ module wz_unary_scan #(
   a_stable : assert property (@(posedge clk) disable iff (rst)
       m_tvalid && !m_tready |=> m_tvalid && $stable({m_tdata, m_tcount, m_tlast}));
 `endif
-  wire unused = &{1'b0, end_ready, past_r, wrap_r, lower_r, upper_r};
+  wire unused = &{1'b0, lower_sum, upper_sum, last_code, complete, half_complete, start_e, section_end, end_ready, past_r, wrap_r, lower_r, upper_r};
 
 endmodule

@@ -6,7 +6,7 @@
 // which lanes are escapes and marks what is wrong with ranks and with the unary section: codes missing
 // or left over, a run of more than 15 zeros, 8 bits of padding or more, more than 3 bits a value.
 //
-//   latency       5 clocks from low bits, 2 from the codes
+//   latency       6 clocks from low bits, 2 from the codes
 //   throughput    1 group a clock
 //   back-pressure s_low_tready and s_code_tready depend on flops alone, and the former on s_low_tvalid
 

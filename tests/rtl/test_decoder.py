@@ -58,7 +58,7 @@ def packet_of(vector: Good | Bad, **other: object) -> Packet:
 
 
 def source(sent: Sequence[Packet], width: int, stall: float = 0.0) -> Source:
-    """The packets in beats of `width` bits; bytes without keep and users of later beats are random."""
+    """The packets in beats of `width` bits; what does not count is random."""
     rng = Random("filler")
     size = width // 8
     data, keep, last, user = [], [], [], []
