@@ -53,4 +53,12 @@ module wz_reach
     if (rst) ended_q <= 1'b1;
   end
 
+`ifndef SYNTHESIS
+  // Numbers are unique among the packets on their way.
+  a_packets : assert property (@(posedge clk) disable iff (rst)
+      load |-> PACKET_W'(progress.packet - next_packet) < PACKET_W'((1 << PACKET_W) - 4));
+  a_latency : assert property (@(posedge clk) disable iff (rst)
+      !load && !ended |=> limit == $past(progress.reached) && ended == $past(progress.ended));
+`endif
+
 endmodule

@@ -51,11 +51,11 @@ module wz_unrecord
   // 1: what each byte of an element is made of. Numbers in names are those of bytes of an element.
   logic [8*BEAT_BYTES-1:0] data_q;
   logic [BEAT_BYTES-1:0] clear_q;
-  logic [3:0] set_q;
   logic valid_q, last_part_q;
   logic [1:0] choice_q;
   // A build for BF16 alone goes by choice_q.
   // verilator lint_off UNUSEDSIGNAL
+  logic [3:0] set_q;
   logic raw_q;
   logic bf16_plane_q, bf16_top_q, fp16_plane_q, fp16_sign_q, fp16_top_q;
   logic fp32_plane0_q, fp32_plane1_q, fp32_plane2_q, fp32_plane2_low_q;
@@ -125,23 +125,52 @@ module wz_unrecord
   end
 
   // 2: the bits.
-  logic [8*BEAT_BYTES-1:0] record, out_q;
+  logic [8*BEAT_BYTES-1:0] out_q;
   logic out_valid_q;
 
+  assign m_data = out_q;
+  assign m_valid = out_valid_q;
+
+  always_ff @(posedge clk) begin
+    out_valid_q <= valid_q && last_part_q;
+    if (rst) out_valid_q <= 1'b0;
+  end
+
   if (ONLY_BF16) begin : g_bf16
-    // The choice as a number: a multiplexer of four is one LUT.
+    // Only the choice as a number: a multiplexer of four is one LUT, and what hides the bits of the
+    // symbol is a reset.
+    localparam int unsigned MANTISSA = LAYOUTS[ELEMENT_TYPE_BF16].mantissa_bits;
+    logic [BEAT_BYTES-1:0] hide_q;
+
+    always_ff @(posedge clk) begin
+      for (int i = 0; i < int'(BEAT_BYTES); i++) begin
+        hide_q[i] <= 7'(i) >= s_info.bytes || s_info.choice != 2'd0;
+      end
+    end
+
     for (genvar e = 0; e < int'(BEAT_BYTES) / 2; e++) begin : g_value
+      logic [MANTISSA-1:0] mantissa;
+      logic sign_bit;
+
       always_comb begin
         case (choice_q)
-          2'd0: record[16*e+:16] = data_q[16*e+:16];
-          2'd1: record[16*e+:16] = {
-              constant_q[1][SIGN], 8'd0, data_q[BF16_TOP*e+:BF16_TOP]};
-          2'd2: record[16*e+:16] = {constant_q[1][SIGN], 8'd0, constant_q[0][SIGN-1:0]};
-          default: record[16*e+:16] = {data_q[8*e+SIGN], 8'd0, data_q[8*e+:SIGN]};
+          2'd0: {sign_bit, mantissa} = {data_q[16*e+15], data_q[16*e+:MANTISSA]};
+          2'd1: {sign_bit, mantissa} = {constant_q[1][SIGN], data_q[BF16_TOP*e+:BF16_TOP]};
+          2'd2: {sign_bit, mantissa} = {constant_q[1][SIGN], constant_q[0][MANTISSA-1:0]};
+          default: {sign_bit, mantissa} = {data_q[8*e+SIGN], data_q[8*e+:MANTISSA]};
         endcase
+      end
+
+      always_ff @(posedge clk) begin
+        out_q[16*e+:MANTISSA] <= clear_q[2*e] ? '0 : mantissa;
+        out_q[16*e+7] <= hide_q[2*e] ? 1'b0 : data_q[16*e+7];
+        out_q[16*e+8+:7] <= hide_q[2*e+1] ? 7'd0 : data_q[16*e+8+:7];
+        out_q[16*e+15] <= clear_q[2*e+1] ? 1'b0 : sign_bit;
       end
     end
   end else begin : g_mixed
+    logic [8*BEAT_BYTES-1:0] record;
+
     wire unused = &{1'b0, choice_q};
     for (genvar b = 0; b < int'(BEAT_BYTES); b++) begin : g_byte
       localparam int unsigned PLACE = b % 4;
@@ -203,21 +232,14 @@ module wz_unrecord
       endcase
 
       assign record[8*b+:8] = from_raw | from_narrow | from_two | from_four | constant_q[PLACE];
-    end
-  end
 
-  assign m_data = out_q;
-  assign m_valid = out_valid_q;
-
-  always_ff @(posedge clk) begin
-    out_valid_q <= valid_q && last_part_q;
-    for (int i = 0; i < int'(BEAT_BYTES); i++) begin
-      // Of a part, only the bytes that it is about.
-      if (!PARTS || (valid_q && set_q[i%4])) begin
-        out_q[8*i+:8] <= clear_q[i] ? 8'd0 : record[8*i+:8];
+      always_ff @(posedge clk) begin
+        // Of a part, only the bytes that it is about.
+        if (!PARTS || (valid_q && set_q[PLACE])) begin
+          out_q[8*b+:8] <= clear_q[b] ? 8'd0 : record[8*b+:8];
+        end
       end
     end
-    if (rst) out_valid_q <= 1'b0;
   end
 
 `ifndef SYNTHESIS

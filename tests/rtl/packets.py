@@ -55,6 +55,85 @@ PLAN = (
     ("frame_bytes", 13),
 )
 
+# Those of wz_sections_pkg that tests drive or read.
+PLACE = (("packet", 6), ("start", 9))
+FIRST = (("bytes", 384), ("user", 19), ("has_short", 1), ("has_long", 1), *PLACE)
+COUNTS = (
+    ("coded", 1),
+    ("block_bytes", 13),
+    ("values", 13),
+    ("stored_values", 13),
+    ("carriers", 13),
+)
+EXTRAS = (
+    ("head_bytes", 2),
+    ("tail_bytes", 2),
+    ("head", 24),
+    ("tail", 24),
+    ("plane_bytes", 24),
+    ("stored_beats", 64),
+)
+RECORD_JOB = (
+    *PLACE,
+    ("ahead", 9),
+    ("records", 7),
+    ("offset", 6),
+    ("step", 7),
+    ("last", 7),
+    ("split", 1),
+    ("parts", 2),
+    ("as_is", 1),
+    ("element", 3),
+    ("sign_flag", 1),
+    ("sign_value", 1),
+    ("plane_flags", 3),
+    ("plane_bytes", 24),
+)
+UNARY_JOB = (*PLACE, ("word", 11), ("words", 8), ("last_bytes", 4))
+UNPACK = (("two_bits", 1), ("group_log2", 2), ("groups", 10))
+LOW_JOB = (
+    *PLACE,
+    ("word", 11),
+    ("words", 8),
+    ("remainder_used", 7),
+    ("low_used", 7),
+    ("emit", 1),
+    *UNPACK,
+)
+ESCAPE_JOB = (*PLACE, ("word", 11), ("words", 5), ("shift", 4), ("flush", 1))
+WINDOW = (
+    ("bytes", 7),
+    ("set", 4),
+    ("last_part", 1),
+    ("choice", 2),
+    ("low", 1),
+    ("element", 3),
+    ("sign_flag", 1),
+    ("sign_value", 1),
+    ("plane_flags", 3),
+    ("plane_bytes", 24),
+)
+CLAIM = (
+    ("frame", 1),
+    ("coded", 1),
+    ("long_header", 1),
+    ("bad_version", 1),
+    ("bad_fields", 1),
+    ("unsupported", 1),
+    ("bad_early", 1),
+    ("bad_extras", 1),
+    ("bad_symbols", 1),
+    ("bad_escapes", 1),
+    ("too_long", 1),
+    ("shorter", 1),
+    ("block_bytes", 13),
+    ("extras_words", 2),
+    ("low_word", 10),
+    ("unary_word", 10),
+    ("escape_byte", 14),
+    ("frame_bytes", 14),
+)
+
 
 class Error(IntEnum):
     """error_e"""
@@ -67,7 +146,7 @@ class Error(IntEnum):
 
 @dataclass(frozen=True)
 class Packet:
-    """A payload and what travels beside it. Without `expect`, element, phase and length are free."""
+    """A payload and what travels beside it; without `expect`, any element, phase and length do."""
 
     payload: bytes
     coded: bool = True
@@ -100,6 +179,17 @@ def unpack(value: int, fields: Iterable[tuple[str, int]]) -> dict[str, int]:
         out[name] = value & (1 << width) - 1
         value >>= width
     return out
+
+
+def pack(fields: Iterable[tuple[str, int]], **values: int) -> int:
+    """A packed struct; fields that are not named are 0."""
+    word = 0
+    for name, width in fields:
+        value = values.pop(name, 0)
+        assert 0 <= value < 1 << width, f"{name} = {value}"
+        word = word << width | value
+    assert not values, values
+    return word
 
 
 def beats(packets: Sequence[Packet], rng: Random | None = None) -> dict[str, NDArray[np.uint8]]:
@@ -311,7 +401,17 @@ def damaged(rng: Random, frame: bytes) -> bytes:
 
 
 __all__ = [
+    "CLAIM",
+    "COUNTS",
+    "ESCAPE_JOB",
+    "EXTRAS",
+    "FIRST",
+    "LOW_JOB",
     "PLAN",
+    "RECORD_JOB",
+    "UNARY_JOB",
+    "UNPACK",
+    "WINDOW",
     "CorruptFrame",
     "Error",
     "Packet",
@@ -321,5 +421,6 @@ __all__ = [
     "damaged",
     "expected",
     "outcome",
+    "pack",
     "unpack",
 ]

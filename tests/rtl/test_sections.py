@@ -140,6 +140,7 @@ def packet_of(vector, **other: object) -> Packet:
     return Packet(**(fields | other))  # type: ignore[arg-type]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stalls", STALLS)
 def test_good_vectors(dut: Dut, lanes: int, stalls: tuple[float, float]) -> None:
     sent = [packet_of(v) for v in GOOD]
@@ -147,12 +148,14 @@ def test_good_vectors(dut: Dut, lanes: int, stalls: tuple[float, float]) -> None
     check(sent, run(dut, sent, stalls=stalls, rng=Random(5)), lanes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stalls", STALLS[:2])
 def test_bad_vectors(dut: Dut, lanes: int, stalls: tuple[float, float]) -> None:
     sent = [packet_of(v) for v in BAD if v.frame]
     check(sent, run(dut, sent, stalls=stalls), lanes)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("bare", [False, True])
 @pytest.mark.parametrize("stalls", STALLS[:2])
 def test_damaged_frames(dut: Dut, lanes: int, stalls: tuple[float, float], bare: bool) -> None:
@@ -169,6 +172,7 @@ def test_damaged_frames(dut: Dut, lanes: int, stalls: tuple[float, float], bare:
     check(sent, run(dut, sent, stalls=stalls, bare=bare), lanes, bare=bare)
 
 
+@pytest.mark.full
 def test_every_cut_of_a_frame(wide: Dut) -> None:
     names = {"sections/FP32-extras-phase-3", "codes/BF16-escapes-16", "unusual/coder-F2"}
     for vector in (v for v in GOOD if v.name in names):
@@ -180,6 +184,7 @@ def test_every_cut_of_a_frame(wide: Dut) -> None:
         assert set(streams.status.integers("tdata")) == {Error.TRUNCATED}
 
 
+@pytest.mark.full
 def test_other_blocks_than_expected(wide: Dut) -> None:
     sent = []
     for vector in GOOD[::7]:
@@ -200,6 +205,12 @@ def big_frame(seed: int = 1, n: int = 2048) -> bytes:
     return frame
 
 
+def test_a_few_packets(wide: Dut) -> None:
+    sent = [packet_of(v) for v in [*GOOD[::9], *BAD[::9]] if v.frame]
+    Random(8).shuffle(sent)
+    check(sent, run(wide, sent, stalls=(0.1, 0.2)), 32)
+
+
 def test_unary_latency(wide: Dut) -> None:
     """3 clocks from the beat that holds a word, when the sink does not hold it up."""
     frame = big_frame()
@@ -216,6 +227,7 @@ def test_unary_latency(wide: Dut) -> None:
     assert streams.plan.clocks[0] - streams.source.clocks[0] == 19
 
 
+@pytest.mark.full
 def test_keeps_up_with_large_frames(wide: Dut) -> None:
     sent = [Packet(big_frame(seed)) for seed in range(12)]
     streams = run(wide, sent)
@@ -224,6 +236,7 @@ def test_keeps_up_with_large_frames(wide: Dut) -> None:
     assert streams.carrier.clocks[-1] - streams.carrier.clocks[0] <= 12 * 64 + 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["plain", "raw", "constant", "coded"])
 def test_smallest_packets(wide: Dut, kind: str) -> None:
     rng = Random(kind)
@@ -245,6 +258,7 @@ def test_smallest_packets(wide: Dut, kind: str) -> None:
     assert streams.status.clocks[-1] - streams.status.clocks[0] <= clocks * len(sent)
 
 
+@pytest.mark.full
 def test_reset_in_mid_frame(wide: Dut) -> None:
     sent = [Packet(big_frame(seed)) for seed in range(3)]
     for clocks in (5, 30, 60, 100):
@@ -255,6 +269,7 @@ def test_reset_in_mid_frame(wide: Dut) -> None:
             assert not wide[f"m_{stream}_tvalid"]
 
 
+@pytest.mark.full
 def test_one_type_built() -> None:
     dut = Dut("wz_sections", parameters={"TYPES": 1 << BF16})
     rng = Random(9)
