@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the encoder's first pass hands to the second, made from a frame of the reference codec.
 
-A `Plan` is `plan_t` of `hw/rtl/wz_pkg.sv` and what stands beside it: the value beats, the interval of
-ranked symbols and the table of steps.
+A `Plan` is `plan_t` of `hw/rtl/wz_pkg.sv` and what stands beside it: the value beats, the interval
+of ranked symbols and the table of steps.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from codec import reference
 from codec.elements import ElementType
 from codec.format import Coder, Mode
 from codec.header import Header, parse_header
+from tests.rtl.dut import Integers
 
 # The fields of plan_t, highest bits first.
 _FIELDS = {
@@ -210,7 +210,7 @@ def _value_beats(block: bytes, element: ElementType, phase: int) -> NDArray[np.u
 
 
 def payloads(
-    data: NDArray[np.uint8], keep: Sequence[int], last: NDArray[np.unsignedinteger]
+    data: NDArray[np.uint8], keep: Integers, last: NDArray[np.unsignedinteger]
 ) -> list[bytes]:
     """Packets of a stream: bytes `(beats, 64)`, which of them are there, and where packets end."""
     out, packet = [], b""

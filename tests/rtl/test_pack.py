@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from codec.elements import ElementType
-from codec.format import Mode
 from tests.conformance import blocks
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.plans import Plan, payloads, plan
