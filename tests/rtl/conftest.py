@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-# Builds that the quick tier tests, by what fixtures and arguments are called; building a model takes
-# much longer than testing it, so tests of others are of the full tier.
+# Builds that the quick tier tests, by what fixtures and arguments are called. A model takes much
+# longer to build than to test, so others are of the full tier.
 _QUICK = {
     "analyzer": ("all types",),
     "histogram": ((32, 0b111111),),

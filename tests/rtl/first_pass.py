@@ -74,12 +74,16 @@ def traits(block: Block) -> dict[str, int]:
     """`traits_t`."""
     element, width = block.element, block.element.width_bytes
     shape = reference._shape(len(block.data), element, block.phase)
-    flags, beats = stored_beats(block)
-    kept = reference._values(stored(block), element, reference._Shape(0, len(stored(block)) // width, 0))
+    flags, _beats = stored_beats(block)
+    kept = reference._values(
+        stored(block), element, reference._Shape(0, len(stored(block)) // width, 0)
+    )
     parts = [reference._split(value, element) for value in kept]
     bare = element != ElementType.RAW and not any(r for symbol, r in parts if symbol == 0)
     carriers = [r for symbol, r in parts if symbol or not bare]
-    signs = {r >> element.layout.mantissa_bits for r in carriers} if element.layout.signed else set()
+    signs = (
+        {r >> element.layout.mantissa_bits for r in carriers} if element.layout.signed else set()
+    )
     planes = {ElementType.RAW: 1, ElementType.FP16: 1, ElementType.FP32: 2}.get(element, 0)
     plane_flags = plane_bytes = 0
     for plane in range(planes):
@@ -135,7 +139,7 @@ def order(block: Block) -> dict[str, int]:
     for coder in Coder:
         escape = f.CODER_RANKS[coder]
         ranks = {s: r for r, s in enumerate(reference._order(base, path, zero_rank, escape, top))}
-        spread = Counter({rank: 0 for rank in range(escape + 1)})
+        spread = Counter(dict.fromkeys(range(escape + 1), 0))
         for symbol, count in counts.items():
             spread[ranks.get(symbol, escape)] += count
         out[f"bits_{coder.name.lower()}"] = sum(

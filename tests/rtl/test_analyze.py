@@ -7,9 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codec.elements import ElementType
 from codec.format import CODER_RANKS, ZERO_RANK_NONE, Mode
-from tests.rtl import blocks as make
 from tests.rtl import plans
 from tests.rtl.blocks import Block, packets, symbols
 from tests.rtl.dut import Dut, Sink, Source

@@ -59,9 +59,7 @@ class Run:
             stall=stalls[1],
             burst=20,
         )
-        self.told = Sink(
-            "plan", fields=("takes", "uses", "bank"), valid="valid", ready=None
-        )
+        self.told = Sink("plan", fields=("takes", "uses", "bank"), valid="valid", ready=None)
         ranges = [
             first_pass.ranges(b, o) if o["base"] else ([1], [1])
             for b, o in zip(blocks, orders, strict=True)
@@ -142,7 +140,9 @@ def test_limits(dut: Dut, types: int) -> None:
             symbol = 100 + np.arange(count) % spread
             blocks.append(Block(make.with_symbols(symbol, element), element))
     run = Run(dut, blocks)
-    assert run.kinds["RAW"] and run.kinds["R2"] and run.kinds["escapes"]
+    assert run.kinds["RAW"]
+    assert run.kinds["R2"]
+    assert run.kinds["escapes"]
 
 
 def test_clocks(dut: Dut, types: int) -> None:

@@ -12,9 +12,7 @@ LATENCY = {4: 2, 8: 3, 16: 4, 32: 5, 64: 6}
 VECTORS = 3000
 
 
-@pytest.mark.parametrize(
-    "lanes", [4, 8, 16, 32, 64]
-)
+@pytest.mark.parametrize("lanes", [4, 8, 16, 32, 64])
 def test_kept_elements_move_together(lanes: int) -> None:
     dut = Dut("wz_compact", parameters={"LANES": lanes, "W": WIDTH, "USER_W": 12})
     random = np.random.default_rng(lanes)

@@ -123,7 +123,16 @@ def test_ends_of_the_symbols(dut: Dut, types: int) -> None:
     for tag in ElementType:
         if tag != ElementType.RAW and types >> tag & 1:
             top = (1 << tag.layout.exponent_bits) - 1
-            for base in {*range(0, min(top, 33), 3), 1, 2, 14, 15, 16, *range(max(1, top - 31), top + 1, 3), top}:
+            for base in {
+                *range(0, min(top, 33), 3),
+                1,
+                2,
+                14,
+                15,
+                16,
+                *range(max(1, top - 31), top + 1, 3),
+                top,
+            }:
                 if base <= top:
                     blocks.append(_spread(rng, base, top, tag))
     Run(dut, types, blocks)
