@@ -37,6 +37,7 @@ def test_the_page_is_made_of_the_figures() -> None:
     assert resources.PAGE.read_text() == page.page(expected)
 
 
+@pytest.mark.full
 def test_every_design_is_expected() -> None:
     expected = json.loads(resources.EXPECTED.read_text())
     assert set(expected["xcup"]) == {design.name for design in designs.every_design()}
