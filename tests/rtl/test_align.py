@@ -64,7 +64,8 @@ def _check(got: Sink, blocks: Sequence[Block], types: int) -> None:
         assert beats in (len(plan.beats), len(plan.beats) + 1), where
         assert np.array_equal(got["tdata"][at : at + len(plan.beats)], plan.beats), where
         assert sum(keeps[:beats]) == len(block.values), where
-        assert got["tfirst"][at] == 1 and not got["tfirst"][at + 1 : at + beats].any(), where
+        assert got["tfirst"][at] == 1, where
+        assert not got["tfirst"][at + 1 : at + beats].any(), where
         end = at + beats - 1
         assert got["length_less_one"][end] == len(block.data) - 1, where
         assert got["head"][end] == plan.fields["head"], where
