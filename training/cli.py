@@ -158,7 +158,7 @@ class Train:
             run = launch(run_config, folder, on_step=show)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
-        if hardware := hardware_table([run]):
+        if hardware := hardware_table(run):
             console.print(hardware)
         _print_paths(console, [folder, *plots])
         write_json(self.json, asdict(run.summary) | {"losses": run.losses})

@@ -117,9 +117,10 @@ def _train(
     seconds = time.perf_counter() - started
 
     # Whatever follows is not traffic of the training and is not counted.
+    engine_end = nic_emul.local_nic().engine_counters()
     everyones = _all_gather(counters.delta(start), network.world_size)
     rows = [row for rows in everyones for row in rows]
-    hardware = _hardware(engine_start, config.network.clock_mhz, network.world_size)
+    hardware = _hardware(engine_start, engine_end, config.network.clock_mhz, network.world_size)
     sent = nic_emul.aggregate(rows)
     param_hash = trainer.parameter_hash()
     if recorder:
@@ -146,16 +147,16 @@ def _train(
         )
 
 
-def _hardware(start: EngineCounters | None, clock_mhz: float, world_size: int) -> Hardware | None:
-    """What the engines of all ranks did since `start`, if they are simulated hardware."""
-    nic = nic_emul.local_nic()
-    end = nic.engine_counters()
+def _hardware(
+    start: EngineCounters | None, end: EngineCounters | None, clock_mhz: float, world_size: int
+) -> Hardware | None:
+    """What the engines of all ranks did between the two, if they are simulated hardware."""
     if start is None or end is None:
         return None
     everyones = _all_gather(end.minus(start), world_size)
     return Hardware(
         clock_mhz=clock_mhz,
-        data_bits=nic.engine_data_bits,
+        data_bits=nic_emul.local_nic().engine_data_bits,
         encode=_direction([counters.encode for counters in everyones], clock_mhz),
         decode=_direction([counters.decode for counters in everyones], clock_mhz),
     )

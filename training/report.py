@@ -80,34 +80,30 @@ def run_table(runs: Sequence[Run]) -> Table:
     return table
 
 
-def hardware_table(runs: Sequence[Run]) -> Table | None:
-    """What simulated engines did, a row per run and direction; None if no run had any.
+def hardware_table(run: Run) -> Table | None:
+    """What simulated engines did, a row per direction; None if there were none.
 
-    *Beats* are of the wider side; a codec that never waits moves one a clock.
+    Beats are counted on the wider side; a codec that never waits moves one a clock.
     """
-    measured = [(run, run.summary.hardware) for run in runs if run.summary.hardware]
-    if not measured:
+    hardware = run.summary.hardware
+    if hardware is None:
         return None
     table = _table(
-        "simulated hardware, all ranks",
-        ("run", "direction"),
-        ("bits", "MHz", "clocks", "beats/clock", "stalls in", "out", "busiest NIC, modelled"),
+        f"{run.summary.engine}: {hardware['data_bits']} bits a beat, all ranks; "
+        f"time modelled at {hardware['clock_mhz']:g} MHz",
+        ("",),
+        ("clocks", "beats/clock", "stalls in", "stalls out", "busiest NIC"),
     )
-    for run, hardware in measured:
-        directions = {"encode": hardware["encode"], "decode": hardware["decode"]}
-        for name, found in directions.items():
-            beats = max(found["input_beats"], found["output_beats"])
-            table.add_row(
-                f"{run.summary.strategy} {run.summary.engine}",
-                name,
-                str(hardware["data_bits"]),
-                f"{hardware['clock_mhz']:g}",
-                f"{found['clocks']:,}",
-                f"{beats / found['clocks']:.3f}" if found["clocks"] else "-",
-                f"{found['input_stalls']:,}",
-                f"{found['output_stalls']:,}",
-                f"{1e3 * found['seconds']:.3f} ms",
-            )
+    for name, found in (("encode", hardware["encode"]), ("decode", hardware["decode"])):
+        beats = max(found["input_beats"], found["output_beats"])
+        table.add_row(
+            name,
+            f"{found['clocks']:,}",
+            f"{beats / found['clocks']:.3f}" if found["clocks"] else "-",
+            f"{found['input_stalls']:,}",
+            f"{found['output_stalls']:,}",
+            f"{1e3 * found['seconds']:.3f} ms",
+        )
     return table
 
 
@@ -185,7 +181,7 @@ def draw_bytes(axes: "Axes", runs: Sequence[Run]) -> None:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """The tables and the verdict."""
     console.print(comparison_table(comparison))
-    if hardware := hardware_table([comparison.on]):
+    if hardware := hardware_table(comparison.on):
         console.print(hardware)
     console.print(verdict(comparison), soft_wrap=True)
 
