@@ -57,6 +57,7 @@ module wz_intake
   assign progress.packet = packet_q;
   assign progress.reached = write ? pointer_q + 1'b1 : pointer_q;
   assign progress.ended = fire && s_axis_tlast;
+  assign progress.wrote = write;
 
   always_ff @(posedge clk) begin
     pointer_q <= progress.reached;

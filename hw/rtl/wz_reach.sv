@@ -31,6 +31,8 @@ module wz_reach
   logic [POINTER_W-1:0] limit_q, next_limit;
   logic ended_q, next_is_newest;
 
+  wire unused = progress.wrote;
+
   assign next_is_newest = next_packet == progress.packet;
   assign next_limit = next_is_newest ? progress.reached : ends[next_packet];
   assign limit = limit_q;

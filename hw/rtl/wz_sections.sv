@@ -26,7 +26,7 @@
 // readers are filled in the same clock, and the input stops while one of them is LEVEL_MAX full.
 //
 //   latency       a beat to the unary word in it: 3 clocks, once the plan is known. The first beat
-//                 to the plan: 19 clocks, to the first unary word: 22
+//                 to the plan: 19 clocks, to the first unary word: 23
 //   throughput    1 beat a clock; a packet without sections a clock
 //   back-pressure s_axis_tready is a flop
 

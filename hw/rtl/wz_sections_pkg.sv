@@ -40,10 +40,12 @@ package wz_sections_pkg;
 
   // What has been written: of packet `packet`, the newest, everything before `reached`. Valid in
   // the clock before the memory has it. `ended`: that was its last beat; a new number follows.
+  // `wrote`: a beat has come to it.
   typedef struct packed {
     logic [PACKET_W-1:0] packet;
     logic [POINTER_W-1:0] reached;
     logic ended;
+    logic wrote;
   } progress_t;
 
   // The first beat of a packet.

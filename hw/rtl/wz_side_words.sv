@@ -4,9 +4,9 @@
 // they only meet where both want the same bank in the same clock, and then the low bits go first.
 //
 // Words of low bits are given out without back-pressure: they are only asked for while s_low_room
-// says that the queue behind has room for ROOM more. Escapes come one in two clocks.
+// says that the queue behind has room for ROOM more. Escapes come one in some clocks.
 //
-//   latency       2 clocks from `progress` to the word
+//   latency       3 clocks from `progress` to the word of low bits, 4 to that of escapes
 //   throughput    1 word of low bits a clock, 1 word of escapes in 2 clocks
 //   back-pressure s_low_room; m_escape_tready
 
@@ -112,18 +112,34 @@ module wz_side_words
 
   assign {remainder_used, low_used, low_emit, low_unpack} = low_user;
 
-  // The ring.
+  // The ring. A word of escapes is caught before it is read, so that its walk does not wait for what
+  // the low bits do.
   logic low_read;
+  logic [ADDRESS_W-1:0] caught_address_q;
+  logic [$clog2(WORDS)-1:0] caught_bank_q;
+  logic [6:0] caught_tags_q;
+  logic caught_missing_q, caught_valid_q, escape_read;
   logic escape_busy_q, escape_missing_q, escape_valid_q;  // busy: a word is on its way
 
   assign low_read = low_valid && s_low_room;
-  assign escape_grant = escape_empty || (!escape_busy_q && (!escape_valid_q || m_escape_tready)
-      && !(low_read && low_bank == escape_bank));
+  assign escape_grant = !caught_valid_q;
+  assign escape_read = caught_valid_q && !escape_busy_q && (!escape_valid_q || m_escape_tready)
+      && !(low_read && low_bank == caught_bank_q);
 
   for (genvar b = 0; b < int'(WORDS); b++) begin : g_bank
-    assign read[b] = (low_read && !low_missing && !low_empty && low_bank == b)
-        || (escape_valid && !escape_missing && !escape_empty && escape_bank == b);
-    assign read_address[b] = (low_read && low_bank == b) ? low_address : escape_address;
+    assign read[b] = (low_read && low_bank == b) || (caught_valid_q && caught_bank_q == b);
+    assign read_address[b] = (low_read && low_bank == b) ? low_address : caught_address_q;
+  end
+
+  always_ff @(posedge clk) begin
+    if (!caught_valid_q) begin
+      caught_address_q <= escape_address;
+      caught_bank_q <= escape_bank;
+      caught_missing_q <= escape_missing;
+      caught_tags_q <= {escape_first, escape_last, escape_user};
+    end
+    caught_valid_q <= caught_valid_q ? !escape_read : escape_valid && !escape_empty;
+    if (rst) caught_valid_q <= 1'b0;
   end
 
   // Low bits. The first word may be the last of the remainders: that is only looked at.
@@ -179,10 +195,10 @@ module wz_side_words
   assign m_escape_tvalid = escape_valid_q;
 
   always_ff @(posedge clk) begin
-    escape_busy_q <= escape_valid && escape_grant && !escape_empty;
-    escape_bank_q <= escape_bank;
-    escape_missing_q <= escape_missing;
-    escape_tags_q <= {escape_first, escape_last, escape_user};
+    escape_busy_q <= escape_read;
+    escape_bank_q <= caught_bank_q;
+    escape_missing_q <= caught_missing_q;
+    escape_tags_q <= caught_tags_q;
     if (escape_busy_q) begin
       escape_data_q  <= escape_missing_q ? '0 : escape_word;
       escape_out_tags_q <= escape_tags_q;

@@ -40,7 +40,7 @@ module wz_unary_words
   logic [WORD_BYTES-1:0] clear_q;  // bytes that are not of the section
   logic last_q, read_valid_q;
   logic [8*WORD_BYTES-1:0] word, out_q;
-  logic out_last_q, out_valid_q, advance;
+  logic out_last_q, out_valid_q, advance, read_ready;
   logic first;
 
   wz_words #(
@@ -70,9 +70,10 @@ module wz_unary_words
   wire unused = first;
 
   assign advance = !out_valid_q || m_tready;
-  assign grant = !read_valid_q || advance || empty;
+  assign read_ready = !read_valid_q || advance;
+  assign grant = read_ready || empty;
   for (genvar b = 0; b < int'(WORDS); b++) begin : g_bank
-    assign read[b] = valid && !missing && !empty && grant && bank == b;
+    assign read[b] = read_ready && bank == b;
     assign read_address[b] = address;
   end
   assign word = read_data[bank_q];
@@ -81,7 +82,7 @@ module wz_unary_words
   assign m_tvalid = out_valid_q;
 
   always_ff @(posedge clk) begin
-    if (!read_valid_q || advance) begin
+    if (read_ready) begin
       read_valid_q <= valid && !empty;
       bank_q <= bank;
       last_q <= last;

@@ -5,7 +5,7 @@ from tests.rtl.dut import Dut
 
 
 def progress(dut: Dut, packet: int, reached: int, *, ended: bool = False) -> None:
-    dut["progress"] = packet << 10 | reached << 1 | ended
+    dut["progress"] = packet << 11 | reached << 2 | ended << 1
 
 
 def test_limits() -> None:

@@ -91,5 +91,5 @@ def test_latency_and_rate(dut: Dut) -> None:
     assert len(got) == 128
     for i in range(128):
         arrived = source.clocks[(4 + i) // 4]
-        earliest = max(arrived + 3, before + 6, got.clocks[i - 1] + 1 if i else 0)
+        earliest = max(arrived + 3, before + 7, got.clocks[i - 1] + 1 if i else 0)
         assert got.clocks[i] <= earliest
