@@ -223,6 +223,10 @@ rtl: $(STAMPS)/test
 	$(Q)$(RTL_PYTEST) tests/rtl/test_$(TEST).py
 endif
 
+.PHONY: rates
+rates: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure the RTL in clocks, write docs/rates.md
+	$(Q)$(BIN)/python -m tests.rtl.rates $(CACHE)
+
 .PHONY: rtl-soak
 rtl-soak: $(SOAK)/summary.json ## Compare RTL and Numba on BLOCKS blocks (default: 100000)
 	$(Q)$(BIN)/python -m tests.sim.soak $(SOAK) --blocks $(BLOCKS) --seed $(SEED)
