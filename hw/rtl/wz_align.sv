@@ -121,7 +121,7 @@ module wz_align
   element_type_e element;
   logic two, four;  // bytes an element
   logic [1:0] phase;  // bits of widths that are not built are constant
-  assign element = built_element(TYPES, a_element_q);
+  assign element = folded_element(TYPES, a_element_q);
   assign four = HAS_FOUR && (a_width_q[1] || !(HAS_TWO || HAS_ONE));
   assign two = HAS_TWO && (a_width_q[0] || !(HAS_FOUR || HAS_ONE));
   assign phase = a_phase_q & {HAS_FOUR, HAS_TWO || HAS_FOUR};
@@ -152,13 +152,14 @@ module wz_align
 
   // The tail lies in one element's place, at the place's first bytes. Gathered by two words.
   logic [7:0][2:0][7:0] tail, tail_q;
+  logic [23:0] before_q;  // of the beats before
   logic tail_two_q;
   always_comb begin
     tail = '0;
     for (int i = 0; i < 64; i += 4) begin
       for (int j = 0; j < 3; j++) tail[i/8][j] |= window[i+j] & {8{partial[i+j]}};
     end
-    m_tail = '0;
+    m_tail = before_q;
     for (int i = 0; i < 8; i++) m_tail |= tail_q[i];
     // Elements of two bytes also begin in the middle of four.
     if (tail_two_q) m_tail = {16'd0, m_tail[7:0] | m_tail[23:16]};
@@ -185,7 +186,8 @@ module wz_align
       m_element <= element;
       m_phase <= a_phase_q;
       m_length_less_one <= {a_index_q, last_byte};
-      tail_q <= tail | (a_first_q ? '0 : tail_q);
+      tail_q <= tail;
+      before_q <= a_first_q ? '0 : m_tail;
       tail_two_q <= two;
       if (a_first_q) begin
         for (int i = 0; i < 3; i++) m_head[8*i+:8] <= 2'(i) < a_phase_q ? a_data_q[8*i+:8] : '0;

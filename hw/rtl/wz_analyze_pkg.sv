@@ -33,7 +33,7 @@ package wz_analyze_pkg;
     logic sign_flag;
     logic sign_value;
     logic [1:0] plane_flags;  // plane 2 holds the sign, so it is constant only where it is not stored
-    logic [15:0] plane_bytes;
+    logic [15:0] plane_bytes;  // of no meaning where a plane is not flagged
     logic constant;  // the block has period W and is longer than W
     logic [31:0] pattern;
   } traits_t;
@@ -77,14 +77,20 @@ package wz_analyze_pkg;
   endfunction
 
   // The element type as which a block is cut into values: its own, or the first that is built (such
-  // a block is not coded, so any will do). A build for one type folds to a constant.
+  // a block is not coded, so any will do).
   function automatic element_type_e built_element(input logic [5:0] types, input logic [2:0] tag);
     logic [2:0] first;
     first = 3'd0;
     for (int i = 5; i >= 0; i--) if (types[i]) first = 3'(i);
-    if (types == (6'd1 << first)) return element_type_e'(first);
     for (int i = 0; i < 6; i++) if (types[i] && tag == 3'(i)) return element_type_e'(tag);
     return element_type_e'(first);
+  endfunction
+
+  // An element type that is built, as a constant where it is the only one.
+  function automatic element_type_e folded_element(input logic [5:0] types,
+                                                   input element_type_e element);
+    for (int i = 0; i < 6; i++) if (types == (6'd1 << i)) return element_type_e'(3'(i));
+    return element;
   endfunction
 
   function automatic logic is_built(input logic [5:0] types, input logic [2:0] tag);

@@ -68,7 +68,7 @@ module wz_choose
   logic [1:0] width;
   assign t = s_traits_tdata;
   assign o = s_order_tdata;
-  assign element = built_element(TYPES, t.element);
+  assign element = folded_element(TYPES, t.element);
   assign width = width_log2(element);
 
   // What follows from the traits alone, ready before the order is. Sizes with padding are in units of
@@ -108,7 +108,7 @@ module wz_choose
   logic [12:0] bare_zeros_q, ranked_q;
   logic [3:0] too_many_q;
   logic [3:0][10:0] unary_bytes_q;
-  logic [3:0][12:0] unary_low_q;
+  logic [3:0][11:0] unary_low_q;
   logic [7:0] escapes_short_q, escapes_long_q;  // where there are not too many
 
   always_ff @(posedge clk) begin
@@ -126,10 +126,11 @@ module wz_choose
       end
       escapes_short_q <= o.escapes_short[7:0];
       escapes_long_q <= o.escapes_long[7:0];
-      unary_low_q[CODER_R0] <= o.escapes_short;
-      unary_low_q[CODER_R1] <= o.escapes_short + 13'({pad_one_q, 4'd0});
-      unary_low_q[CODER_R2] <= o.escapes_long + 13'({pad_two_q, 4'd0});
-      unary_low_q[CODER_F2] <= o.escapes_short + 13'({pad_two_q, 4'd0});
+      // Within the limits a sum is below 4096.
+      unary_low_q[CODER_R0] <= o.escapes_short[11:0];
+      unary_low_q[CODER_R1] <= o.escapes_short[11:0] + 12'({pad_one_q, 4'd0});
+      unary_low_q[CODER_R2] <= o.escapes_long[11:0] + 12'({pad_two_q, 4'd0});
+      unary_low_q[CODER_F2] <= o.escapes_short[11:0] + 12'({pad_two_q, 4'd0});
       if (!symbols_q) unary_low_q <= '0;
     end
   end
@@ -183,10 +184,10 @@ module wz_choose
     term_less = ~17'(carriers) & {17{less}};
   end
 
-  logic [3:0][13:0] sum_q;
+  logic [3:0][11:0] sum_q;
   logic [3:0] dropped_q;
   always_ff @(posedge clk) begin
-    for (int i = 0; i < 4; i++) sum_q[i] <= 14'(unary_bytes_q[i]) + 14'(unary_low_q[i]);
+    for (int i = 0; i < 4; i++) sum_q[i] <= 12'(unary_bytes_q[i]) + unary_low_q[i];
     dropped_q <= too_many_q & {4{symbols_q}};
     carriers_q <= carriers;
     term_sum_q <= term_high ^ term_byte ^ term_less;
@@ -196,7 +197,7 @@ module wz_choose
 
   // Stage 3: of two coders; the remainders.
   logic [1:0] pick_q, none_q;  // the higher of the two; neither
-  logic [1:0][13:0] pair_q;
+  logic [1:0][11:0] pair_q;
   logic [16:0] remainder_bits_q;
   always_ff @(posedge clk) begin
     for (int i = 0; i < 2; i++) begin
@@ -211,7 +212,7 @@ module wz_choose
 
   // Stage 4: of four; what they may take.
   coder_e coder_q;
-  logic [13:0] best_q;
+  logic [11:0] best_q;
   logic none4_q;
   logic [9:0] fixed_q;  // what does not depend on the coder
   logic [14:0] room_q;  // left for the ranks in a frame as long as raw; negative if there is none
@@ -381,7 +382,8 @@ module wz_choose
           m_plan_tdata.sign_flag <= t.sign_flag;
           m_plan_tdata.sign_value <= t.sign_value;
           m_plan_tdata.plane_flags <= {1'b0, t.plane_flags};
-          m_plan_tdata.plane_bytes <= {8'd0, t.plane_bytes};
+          m_plan_tdata.plane_bytes <= 24'({t.plane_bytes[15:8] & {8{t.plane_flags[1]}},
+                                          t.plane_bytes[7:0] & {8{t.plane_flags[0]}}});
           m_plan_tdata.extras_bytes <= 6'(extras_q);
           m_plan_tdata.remainder_bytes <= remainder_q;
           if (symbols_q) begin

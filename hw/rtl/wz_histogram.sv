@@ -14,7 +14,7 @@
 // m_start says that the words of one more block will follow; it waits for m_room. The words
 // themselves cannot be held.
 //
-//   latency       SCAN_LATENCY + 5 clocks from a block's last beat to its first word
+//   latency       SCAN_LATENCY + 3 clocks from a block's last beat to its first word
 //                 (SCAN_LATENCY: 4 with 8 or 16 lanes, 5 with 32 or 64)
 //   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
 //                 reading costs a block 8 clocks a group, beside the counting of the next
@@ -55,7 +55,7 @@ module wz_histogram
   localparam int unsigned LEVELS = LANES > 16 ? 3 : 2;  // of the adder tree, four to one each
 
   element_type_e element;
-  assign element = built_element(TYPES, s_element);
+  assign element = folded_element(TYPES, s_element);
   logic [1:0] width;
   assign width = width_log2(element);
 
@@ -73,19 +73,36 @@ module wz_histogram
   // Symbols of this step.
   logic [LANES-1:0][7:0] symbol;
   logic [LANES-1:0] lane_valid;
-  always_comb begin
-    for (int lane = 0; lane < int'(LANES); lane++) begin
-      logic [7:0] top;  // below the sign, and the highest bit of the byte below
+  for (genvar lane = 0; lane < LANES; lane++) begin : g_symbol
+    // By width and step: the bits from below the sign on, and whether there is a value.
+    logic [2:0][STEPS-1:0][7:0] tops;
+    logic [2:0][STEPS-1:0] valids;
+    for (genvar i = 0; i < 3; i++) begin : g_width
+      for (genvar j = 0; j < STEPS; j++) begin : g_step
+        if ((64 >> i) > LANES * j) begin : g_there
+          // Lanes beyond a beat's values repeat others, so that they show no other symbol.
+          localparam int unsigned TOP = ((LANES * j + lane) % (64 >> i) + 1) * (8 << i) - 1;
+          if (i == 0) begin : g_byte
+            assign tops[i][j] = {s_tdata[TOP-1-:7], 1'b0};
+          end else begin : g_wide
+            assign tops[i][j] = s_tdata[TOP-1-:8];
+          end
+          assign valids[i][j] = s_tkeep[TOP/8] && lane < (64 >> i);
+        end else begin : g_none
+          assign tops[i][j] = '0;
+          assign valids[i][j] = 1'b0;
+        end
+      end
+    end
+    logic [7:0] top;
+    always_comb begin
       top = '0;
       lane_valid[lane] = 1'b0;
       for (int i = 0; i < 3; i++) begin
         for (int j = 0; j < int'(STEPS); j++) begin
-          if ((64 >> i) > int'(LANES) * j && width == 2'(i) && step_q == STEP_W'(j)) begin
-            // Lanes beyond a beat's values repeat others, so that they show no other symbol.
-            int bit_above;
-            bit_above = (((int'(LANES) * j + lane) % (64 >> i)) + 1) * (8 << i) - 1;
-            top = i == 0 ? {s_tdata[bit_above-7+:7], 1'b0} : s_tdata[bit_above-(i==0?7 : 8)+:8];
-            lane_valid[lane] = s_tkeep[bit_above/8] && lane < (64 >> i);
+          if (width == 2'(i) && step_q == STEP_W'(j)) begin
+            top |= tops[i][j];
+            lane_valid[lane] |= valids[i][j];
           end
         end
       end
@@ -96,6 +113,9 @@ module wz_histogram
       endcase
     end
   end
+
+  logic unused;
+  assign unused = &{1'b0, s_tdata};  // signs and mantissas do not count
 
   // Which memory: blocks take turns.
   logic count_page_q;
@@ -172,55 +192,47 @@ module wz_histogram
     end
   end
 
-  // Groups of 32 symbols in which a value lies.
+  // Groups of 32 symbols in which a value lies, in step with clocks 1 and 2.
   logic [7:0] group_d, group_q;
   logic [1:0][7:0] groups_q;
-  logic last1_q, last1_page_q, item1_q, ranked1_q, fresh_q;
+  logic fresh_q;
   logic [1:0] pending_q;
   always_comb begin
     group_d = '0;
     for (int g = 0; g < 8; g++) begin
-      for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
+      for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol[i][7:5] == 3'(g);
     end
   end
-  logic [7:0] groups_now;
-  assign groups_now = (group_q & {8{ranked1_q}}) | (fresh_q ? '0 : groups_q[last1_page_q]);
   always_ff @(posedge clk) begin
     group_q <= group_d;
-    item1_q <= item_q;
-    last1_q <= item_last_q;
-    last1_page_q <= item_page_q;
-    ranked1_q <= item_ranked_q;
-    if (item1_q) begin
-      groups_q[last1_page_q] <= groups_now;
-      fresh_q <= last1_q;  // the next item is a block's first
+    if (item_q) begin
+      groups_q[item_page_q] <= (group_q & {8{item_ranked_q}}) |
+          (fresh_q ? '0 : groups_q[item_page_q]);
+      fresh_q <= item_last_q;  // the next item is a block's first
     end
-    if (rst) begin
-      item1_q <= 1'b0;
-      last1_q <= 1'b0;
-      fresh_q <= 1'b1;
-    end
+    if (rst) fresh_q <= 1'b1;
   end
 
   // Walk over the words of those groups.
   logic read_last_q, read_page_q;  // the last word is being read, of this memory
   logic next_page_q;  // of the next block to read
-  logic [7:0] left_q, left_d;  // groups still to be read, the present one included
+  logic [7:0] rest_q;  // groups still to be read after the present one
   logic [7:0] all_q;
-  logic start, more;
+  logic start;
   logic [2:0] group_now_q, step8_q;
   logic single_q;  // one word is enough
   logic word_end;
-  logic [7:0] next_groups;  // of a block that waits, or that ends right now
-  assign next_groups = pending_q[next_page_q] ? groups_q[next_page_q] : groups_now;
-  assign start = (pending_q[next_page_q] || (last1_q && last1_page_q == next_page_q)) &&
-      !scan_q && !init_q && m_room;
+  logic [7:0] next_groups;
+  assign next_groups = groups_q[next_page_q];
+  assign start = pending_q[next_page_q] && !scan_q && !init_q && m_room;
   assign word_end = step8_q == '1 || single_q;
-  assign left_d = left_q & (left_q - 1'b1);
-  assign more = left_d != '0;
   assign m_start = start;
   assign scan_word_q = {group_now_q, step8_q};
-  assign scan_last_q = scan_q && word_end && !more;
+  assign scan_last_q = scan_q && word_end && rest_q == '0;
+
+  function automatic logic [7:0] without_lowest(input logic [7:0] set);
+    for (int i = 0; i < 8; i++) without_lowest[i] = set[i] && (set & 8'((1 << i) - 1)) != '0;
+  endfunction
 
   function automatic logic [2:0] lowest(input logic [7:0] set);
     lowest = '0;
@@ -233,7 +245,7 @@ module wz_histogram
       scan_q <= 1'b1;
       scan_page_q <= next_page_q;
       next_page_q <= !next_page_q;
-      left_q <= next_groups;
+      rest_q <= without_lowest(next_groups);
       all_q <= next_groups;
       single_q <= next_groups == '0;
       group_now_q <= lowest(next_groups);
@@ -244,15 +256,15 @@ module wz_histogram
       step8_q <= step8_q + 1'b1;
       if (init_q && step8_q == '1) group_now_q <= group_now_q + 1'b1;
       if (scan_q && word_end) begin
-        left_q <= left_d;
-        group_now_q <= lowest(left_d);
-        scan_q <= more;
+        rest_q <= without_lowest(rest_q);
+        group_now_q <= lowest(rest_q);
+        scan_q <= rest_q != '0;
       end
     end
 
     for (int page = 0; page < 2; page++) begin
       clear_q[page] <= (scan_q && scan_page_q == 1'(page)) || init_q;
-      if (last1_q && last1_page_q == 1'(page)) pending_q[page] <= 1'b1;
+      if (item_last_q && item_page_q == 1'(page)) pending_q[page] <= 1'b1;
       if (start && next_page_q == 1'(page)) pending_q[page] <= 1'b0;
       // Free once the last word is being read: the next value comes after it is cleared.
       if (read_last_q && read_page_q == 1'(page)) busy_q[page] <= 1'b0;

@@ -48,7 +48,7 @@ module wz_traits
   localparam bit HAS_PLANES = (TYPES & 6'b001101) != 0;
 
   element_type_e element;
-  assign element = built_element(TYPES, s_element);
+  assign element = folded_element(TYPES, s_element);
   logic [1:0] width;
   assign width = width_log2(element);
 
@@ -120,7 +120,7 @@ module wz_traits
   end
 
   element_type_e element1;
-  assign element1 = built_element(TYPES, element_q);
+  assign element1 = folded_element(TYPES, element_q);
 
   // Clock 2: over the beat. `ranked` folds take values of a symbol other than 0, `stored` all.
   logic [1:0] ranked_ones_q, ranked_zeros_q, stored_ones_q, stored_zeros_q;  // halves of the beat
@@ -133,7 +133,7 @@ module wz_traits
   logic [12:0] block_bytes;
   assign block_bytes = 13'(length_q) + 1'b1;
   assign head_bytes_d = 13'(phase_q) > block_bytes ? block_bytes[1:0] : phase_q;
-  assign element2 = built_element(TYPES, element2_q);
+  assign element2 = folded_element(TYPES, element2_q);
 
   always_ff @(posedge clk) begin
     valid2_q <= valid_q;
@@ -179,7 +179,7 @@ module wz_traits
   logic beat_zero, beat_stored;
   assign beat_zero = any2_q && !nonzero2_q;
   assign beat_stored = any2_q && (nonzero2_q || !whole2_q);
-  assign element3 = built_element(TYPES, element3_q);
+  assign element3 = folded_element(TYPES, element3_q);
 
   always_ff @(posedge clk) begin
     last3_q <= valid2_q && last2_q;
@@ -220,13 +220,26 @@ module wz_traits
 
   // Clock 4: all together.
   logic [12:0] values, last_values, left_out, stored_values;
-  logic [1:0] width3, tail_bytes;
+  logic [1:0] width3_q, width3, tail_bytes;
+  logic symbols3_q, longer3_q;  // the latter: than an element
   logic bitmap, drop_last, all_carry, symbols, is_constant;
   logic ones, zeros;
-  assign width3 = width_log2(element3);
+  // Constant in a build for one type.
+  assign width3 = (TYPES & (TYPES - 6'd1)) == '0 ? width_log2(element3) : width3_q;
   assign bitmap = bitmap_q;
   assign drop_last = bitmap && partial_zero_q;
-  assign symbols = element3 != ELEMENT_TYPE_RAW;
+  assign symbols = symbols3_q;
+  always_ff @(posedge clk) begin
+    if (valid2_q) begin
+      width3_q <= width_log2(element2);
+      unique case (width_log2(element2))
+        2'd0: longer3_q <= length2_q[12:1] != '0;
+        2'd1: longer3_q <= length2_q[12:2] != '0 || &length2_q[1:0];
+        default: longer3_q <= length2_q[12:3] != '0 || (length2_q[2] && length2_q[1:0] != '0);
+      endcase
+      symbols3_q <= element2 != ELEMENT_TYPE_RAW;
+    end
+  end
   assign all_carry = stray3_q || !symbols;
 
   always_comb begin
@@ -237,7 +250,7 @@ module wz_traits
         last_values = 13'(bytes3_q[5:0]);
         left_out = {left_out_q, 6'd0};
         stored_values = {kept_q, 6'd0};
-        is_constant = periods3_q[0] && length3_q > 13'd1;
+        is_constant = periods3_q[0] && longer3_q;
       end
       2'd1: begin
         values = 13'(bytes3_q[12:1]);
@@ -245,7 +258,7 @@ module wz_traits
         last_values = 13'(bytes3_q[5:1]);
         left_out = 13'({left_out_q, 5'd0});
         stored_values = 13'({kept_q, 5'd0});
-        is_constant = periods3_q[1] && length3_q > 13'd2;
+        is_constant = periods3_q[1] && longer3_q;
       end
       default: begin
         values = 13'(bytes3_q[12:2]);
@@ -253,7 +266,7 @@ module wz_traits
         last_values = 13'(bytes3_q[5:2]);
         left_out = 13'({left_out_q, 4'd0});
         stored_values = 13'({kept_q, 4'd0});
-        is_constant = periods3_q[2] && length3_q > 13'd4;
+        is_constant = periods3_q[2] && longer3_q;
       end
     endcase
     // The low bits are zero: whole beats. So these are no additions.
@@ -364,26 +377,38 @@ module wz_traits
         end
       end
     end
-    logic [3:0][7:0] and3, or3;
-    logic [1:0][7:0] plane_and, plane_or;
+    // Of either kind of carriers, then the one that it is.
+    logic [1:0][1:0][7:0] plane_and, plane_or;  // stored, ranked
+    logic [1:0][1:0] same;
+    logic [3:0][7:0] stored_and3;
+    logic low_plane_q, high_plane_q;
+    always_ff @(posedge clk) begin
+      if (valid2_q) begin
+        low_plane_q <= element2 == ELEMENT_TYPE_RAW || element2 == ELEMENT_TYPE_FP16 ||
+            element2 == ELEMENT_TYPE_FP32;
+        high_plane_q <= element2 == ELEMENT_TYPE_FP32;
+      end
+    end
     always_comb begin
       for (int i = 0; i < 4; i++) begin
-        and3[i] = all_carry ? stored_and3_q[i] & {8{!partial_zero_q || bitmap}} : ranked_and3_q[i];
-        or3[i]  = all_carry ? stored_or3_q[i] : ranked_or3_q[i];
+        stored_and3[i] = stored_and3_q[i] & {8{!partial_zero_q || bitmap}};
       end
-      plane_and = {and3[1], and3[0]};
-      plane_or  = {or3[1], or3[0]};
+      plane_and = {stored_and3[1], stored_and3[0], ranked_and3_q[1], ranked_and3_q[0]};
+      plane_or  = {stored_or3_q[1], stored_or3_q[0], ranked_or3_q[1], ranked_or3_q[0]};
       if (width3 == 2'd1) begin
-        plane_and[0] = and3[0] & and3[2];
-        plane_or[0]  = or3[0] | or3[2];
+        plane_and[1][0] = stored_and3[0] & stored_and3[2];
+        plane_or[1][0]  = stored_or3_q[0] | stored_or3_q[2];
+        plane_and[0][0] = ranked_and3_q[0] & ranked_and3_q[2];
+        plane_or[0][0]  = ranked_or3_q[0] | ranked_or3_q[2];
       end else if (width3 == 2'd0) begin
-        plane_and[0] = and3[0] & and3[1] & and3[2] & and3[3];
-        plane_or[0]  = or3[0] | or3[1] | or3[2] | or3[3];
+        plane_and[1][0] = stored_and3[0] & stored_and3[1] & stored_and3[2] & stored_and3[3];
+        plane_or[1][0]  = stored_or3_q[0] | stored_or3_q[1] | stored_or3_q[2] | stored_or3_q[3];
       end
-      plane_flags[0] = plane_and[0] == plane_or[0] && (element3 == ELEMENT_TYPE_RAW ||
-          element3 == ELEMENT_TYPE_FP16 || element3 == ELEMENT_TYPE_FP32);
-      plane_flags[1] = plane_and[1] == plane_or[1] && element3 == ELEMENT_TYPE_FP32;
-      plane_bytes = {plane_or[1] & {8{plane_flags[1]}}, plane_or[0] & {8{plane_flags[0]}}};
+      for (int i = 0; i < 2; i++) begin
+        same[i] = {plane_and[i][1] == plane_or[i][1], plane_and[i][0] == plane_or[i][0]};
+      end
+      plane_flags = (all_carry ? same[1] : same[0]) & {high_plane_q, low_plane_q};
+      plane_bytes = all_carry ? plane_or[1] : plane_or[0];
     end
   end else begin : g_no_planes
     assign plane_flags = '0;

@@ -7,7 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codec.elements import ElementType
 from codec.format import CODER_RANKS, ZERO_RANK_NONE, Mode
+from tests.rtl import blocks as make
 from tests.rtl import plans
 from tests.rtl.blocks import Block, packets, symbols
 from tests.rtl.dut import Dut, Sink, Source
@@ -122,3 +124,86 @@ def _rank(step: int, plan: Plan) -> int:
 @pytest.fixture(scope="module", params=list(BUILDS))
 def analyzer(request: pytest.FixtureRequest) -> Analyzer:
     return Analyzer(request.param)
+
+
+@pytest.fixture(scope="module")
+def alone() -> Analyzer:
+    return Analyzer("BF16 alone")
+
+
+def _mixed(analyzer: Analyzer, count: int, seed: int, longest: int = 4096) -> list[Block]:
+    """Blocks of all types, those that are not built as well."""
+    tags = [t for t in ElementType if analyzer.built == 0b111111 or t <= ElementType.FP16]
+    found = [b for tag in tags for b in make.blocks(tag, count, seed, longest=longest)]
+    order = np.random.default_rng(seed).permutation(len(found))
+    return [found[i] for i in order]
+
+
+@pytest.mark.parametrize(
+    "stalls", [(0, 0, 0), (0.3, 0, 0), (0, 0.3, 0), (0, 0, 0.5), (0.2, 0.2, 0.2)]
+)
+@pytest.mark.parametrize("bare", [False, True])
+def test_blocks(analyzer: Analyzer, stalls: tuple[float, float, float], bare: bool) -> None:
+    blocks = [*_mixed(analyzer, 6, 1), *_mixed(analyzer, 30, 2, 300)]
+    analyzer.run(blocks, stalls=stalls, bare=bare, seed=3)
+    check(analyzer, blocks)
+
+
+def test_short_blocks(analyzer: Analyzer) -> None:
+    """Every length up to more than a beat, in every phase."""
+    rng = np.random.default_rng(4)
+    blocks = [
+        Block(make.with_symbols(rng.integers(1, 4, 90), tag)[:size], tag, phase)
+        for tag in ElementType
+        for phase in range(tag.width_bytes)
+        for size in range(1, 90, 1 if tag == ElementType.BF16 else 5)
+    ]
+    blocks = [block for block in blocks if block.data]
+    analyzer.run(blocks)
+    check(analyzer, blocks)
+
+
+def test_reset_in_a_block(alone: Analyzer) -> None:
+    blocks = _mixed(alone, 4, 5)
+    for clocks in (80, 150, 205, 263):
+        alone.dut.reset()
+        sent = Source("s_axis", **packets(blocks))
+        alone.dut.stream(sent, Sink("m_beat"), Sink("m_plan"), clocks=clocks)
+        alone.run(blocks)
+        check(alone, blocks)
+
+
+def _uniform(symbol: np.ndarray) -> Block:
+    return Block(make.with_symbols(symbol, ElementType.BF16), ElementType.BF16)
+
+
+# Clocks from a block's last beat to its plan.
+RNG = np.random.default_rng(6)
+NEAR = 127 - RNG.geometric(0.4, 2048).clip(0, 31)
+WIDE = RNG.permutation(np.append(np.arange(2040) % 256, [128] * 8))
+LATENCY = {"near": (NEAR, 58), "wide": (WIDE, 114), "one side": (WIDE * (WIDE != 128), 121)}
+
+
+@pytest.mark.parametrize("kind", LATENCY)
+def test_latency(alone: Analyzer, kind: str) -> None:
+    symbol, clocks = LATENCY[kind]
+    block = _uniform(symbol)
+    # The memories are cleared after a reset, so the second block is the one to look at.
+    start = alone.dut.clocks + 600
+    alone.run([block, block], not_before=[0] * 64 + [start] * 64)
+    assert alone.sent.clocks[127] - alone.sent.clocks[64] == 63
+    assert alone.plans.clocks[1] - alone.sent.clocks[127] <= clocks
+
+
+def test_rate(alone: Analyzer) -> None:
+    """Clocks a block, back to back."""
+    for symbol, clocks in (
+        (NEAR, 64),
+        (WIDE, 66),
+        (NEAR[:512], 35),
+        (NEAR[:32], 35),
+        (WIDE[:32], 66),
+    ):
+        blocks = [_uniform(symbol)] * 24
+        alone.run(blocks)
+        assert np.diff(alone.plans.clocks[4:]).mean() <= clocks

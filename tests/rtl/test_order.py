@@ -15,9 +15,9 @@ from tests.rtl.blocks import ALL_TYPES, Block, symbols
 from tests.rtl.dut import Dut, Integers, Sink, Source
 
 BF16_ALONE = 0b000010
-# From a block's last word.
-ORDER_LATENCY = {"whole": 32, "covered": 26}
-BLOCK_CLOCKS = 41
+# From a block's last word to its order and to its range.
+LATENCY = {"two sides": (33, 40), "one side": (41, 42), "few symbols": (27, 27)}
+FEW_CLOCKS = 33
 
 
 @pytest.fixture(scope="module", params=[ALL_TYPES, BF16_ALONE])
@@ -164,18 +164,24 @@ def _one(counts: NDArray[np.int64]) -> Block:
 
 
 def test_clocks(dut: Dut, types: int) -> None:
-    flat = _one(np.full(256, 8))
-    run = Run(dut, types, [flat])
-    order, ranges = _latency(run, 0)
-    assert order <= ORDER_LATENCY["whole"]
-    assert ranges <= ORDER_LATENCY["whole"] + 8
+    counts = np.full(256, 8)
+    counts[0] = 0
+    one_sided, two_sided = _one(counts), _one(counts + (np.arange(256) == 128))
     near = _one(np.bincount([100] * 40 + [101] * 20 + [99] * 10, minlength=256))
-    run = Run(dut, types, [near])
-    assert max(_latency(run, 0)) <= ORDER_LATENCY["covered"]
+    for block, (order, ranges) in (
+        (two_sided, LATENCY["two sides"]),
+        (one_sided, LATENCY["one side"]),
+        (near, LATENCY["few symbols"]),
+    ):
+        assert _latency(Run(dut, types, [block]), 0) == (order, ranges)
     # Blocks back to back: the walk and the table set the pace.
-    run = Run(dut, types, [flat] * 4 + [near] * 40)
+    run = Run(dut, types, [two_sided] * 4 + [near] * 40)
     assert np.diff(run.orders.clocks).max() <= 64 + 2
-    assert np.diff(run.orders.clocks[6:]).max() <= BLOCK_CLOCKS
+    assert np.diff(run.orders.clocks[6:]).max() <= FEW_CLOCKS
+    # A walk that has one side alone takes longest.
+    words = _words([one_sided] * 9, types)
+    assert np.diff(Run(dut, types, [one_sided] * 9).orders.clocks).max() <= 64 + 2
+    assert len(words["word"]) == 9 * 64
 
 
 def test_reset_in_a_walk(dut: Dut, types: int) -> None:
