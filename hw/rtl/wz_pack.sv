@@ -11,8 +11,9 @@
 // Every section is packed where the frame wants it in a 64-byte word, so that wz_frame joins them at
 // a word a clock and the second pass of a block runs while the sections of the one before leave.
 //
-//   latency       12 clocks from the plan to the first word of a frame, 22 with bare zeros or behind
-//                 such a frame; more where that word holds codes too
+//   latency       from the plan to the first word of a frame: 11 clocks and one for each record that it
+//                 takes to fill that word (2 for BF16); 10 more with bare zeros or behind such a frame
+//                 (9 without types of one byte); more where the word holds codes too
 //   throughput    max(beats, words of the frame) clocks a block in steady state; a beat takes
 //                 V / LANES clocks where that is more than one. More: 1 clock for the tail of a raw
 //                 block, up to 2 where a partial last record of FP16 or FP32 has several parts, 1 for
@@ -67,7 +68,8 @@ module wz_pack #(
   import wz_pack_pkg::*;
 
   localparam bit FP8 = (TYPES & TYPES_1_BYTE) != '0;
-  localparam int unsigned REMAINDERS_ROWS = 32;
+  // While the last codes and escapes of a frame are packed and leave, remainders of the next come in.
+  localparam int unsigned REMAINDERS_ROWS = 64;
   localparam int unsigned LOW_ROWS = 32;
   localparam int unsigned UNARY_ROWS = (FP8 && LANES < 64) ? 64 : 32;
   localparam int unsigned ESCAPES_ROWS = 16;

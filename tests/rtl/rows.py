@@ -52,7 +52,7 @@ def read(
     everything = np.ones((count, lanes), bool)
     enabled = _bits(writes, "lanes", lanes) if "lanes" in writes.fields else everything
     wrapped = _bits(writes, "next", lanes) if "next" in writes.fields else ~everything
-    out = []
+    out: list[NDArray[np.uint8]] = []
     for i in range(count):
         row = int(writes["row"][i])
         data = np.frombuffer(_bytes(writes, "data", i), np.uint8)
