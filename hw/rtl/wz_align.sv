@@ -41,6 +41,7 @@ module wz_align
     output logic                  m_tlast,
     output logic                  m_code,
     output element_type_e         m_element,
+    output format_t               m_format,  // of m_element
     output logic          [  1:0] m_phase,
     output logic          [ 11:0] m_length_less_one,
     output logic          [ 23:0] m_head,
@@ -184,6 +185,7 @@ module wz_align
       m_tlast <= a_last_q;
       m_code <= a_code_q;
       m_element <= element;
+      m_format <= format_of(element);
       m_phase <= a_phase_q;
       m_length_less_one <= {a_index_q, last_byte};
       tail_q <= tail;

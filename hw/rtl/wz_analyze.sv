@@ -13,8 +13,8 @@
 //
 // Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
 //
-//   latency       from a block's last beat to its plan, at 32 lanes: 58 clocks, and 8 for each group of
-//                 32 symbols in which a value lies but the first (114 for all eight), 7 more where
+//   latency       from a block's last beat to its plan, at 32 lanes: 59 clocks, and 8 for each group of
+//                 32 symbols in which a value lies but the first (115 for all eight), 7 more where
 //                 the order has one side alone; 4 less where 15 symbols hold all values
 //   throughput    1 beat a clock with at most LANES values a beat (else LANES values a clock), and a
 //                 block at most every 33 to 42 clocks (8 for each group, and 2, if that is more)
@@ -67,6 +67,7 @@ module wz_analyze
   logic [63:0] keep, raw_keep;
   logic first, last, code, valid, ready, raw_first, raw_last, raw_valid;
   element_type_e element;
+  format_t format;
   logic [1:0] phase;
   logic [11:0] length_less_one;
   logic [23:0] head, tail;
@@ -88,6 +89,7 @@ module wz_analyze
       .m_tlast(last),
       .m_code(code),
       .m_element(element),
+      .m_format(format),
       .m_phase(phase),
       .m_length_less_one(length_less_one),
       .m_head(head),
@@ -125,7 +127,7 @@ module wz_analyze
       .s_tdata(data),
       .s_tkeep(keep),
       .s_tlast(last),
-      .s_element(element),
+      .s_format(format),
       .s_ranked(ranked),
       .s_tvalid(valid && (m_beat_tready || !to_beats)),
       .s_tready(count_ready),

@@ -7,6 +7,13 @@ package wz_analyze_pkg;
   import wz_format_pkg::*;
   import wz_pkg::*;
 
+  // An element type taken apart, one bit a question.
+  typedef struct packed {
+    logic [2:0] width;  // one hot: 1, 2 or 4 bytes
+    logic five;  // symbols of five bits
+    logic four;  // symbols of four bits
+  } format_t;
+
   // What wz_order needs to know about a block beside its counts.
   typedef struct packed {
     logic ranked;  // the block has stored values that have symbols: there is an order to find
@@ -91,6 +98,27 @@ package wz_analyze_pkg;
                                                    input element_type_e element);
     for (int i = 0; i < 6; i++) if (types == (6'd1 << i)) return element_type_e'(3'(i));
     return element;
+  endfunction
+
+  function automatic format_t format_of(input element_type_e element);
+    format_of.width = 3'b001 << width_log2(element);
+    format_of.five = element == ELEMENT_TYPE_FP16 || element == ELEMENT_TYPE_E5M2;
+    format_of.four = element == ELEMENT_TYPE_E4M3;
+  endfunction
+
+  // A format of one of the types that are built: constant, as far as these agree.
+  function automatic format_t folded_format(input logic [5:0] types, input format_t format);
+    format_t any, all, one;
+    any = '0;
+    all = '1;
+    for (int i = 0; i < 6; i++) begin
+      if (types[i]) begin
+        one = format_of(element_type_e'(3'(i)));
+        any |= one;
+        all &= one;
+      end
+    end
+    return (format & any) | all;
   endfunction
 
   function automatic logic is_built(input logic [5:0] types, input logic [2:0] tag);

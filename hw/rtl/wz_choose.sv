@@ -80,10 +80,12 @@ module wz_choose
   logic [6:0] pad_one_q, pad_two_q;
   logic [4:0] extras_q;
   logic [1:0] extras_units_q;  // with the long header
+  logic [LENGTH_BITS-1:0] length_q;  // less one
   logic [12:0] base_room_q;  // of raw, left by header and extras
 
   always_ff @(posedge clk) begin
     traits_q <= s_traits_tvalid && !give;
+    length_q <= LENGTH_BITS'(t.block_bytes - 1'b1);
     raw_bytes_q <= t.block_bytes + 13'(SHORT_HEADER_BYTES);
     symbols_q <= element != ELEMENT_TYPE_RAW && t.stored_values != '0;
     unary_limit_q <= 15'(t.stored_values) + {1'b0, t.stored_values, 1'b0};
@@ -272,7 +274,7 @@ module wz_choose
     short_header = '0;
     short_header[VERSION_LSB+:VERSION_BITS] = VERSION_BITS'(FORMAT_VERSION);
     short_header[ELEMENT_LSB+:ELEMENT_BITS] = element;
-    short_header[LENGTH_LSB+:LENGTH_BITS] = LENGTH_BITS'(t.block_bytes - 1'b1);
+    short_header[LENGTH_LSB+:LENGTH_BITS] = length_q;
     long_header = '0;
     long_header[31:0] = short_header;
     short_header[MODE_LSB+:MODE_BITS] = mode_q;
@@ -335,10 +337,6 @@ module wz_choose
   logic uses;
   assign uses = coded_q && is_coded && symbols_q;
   assign give = at_q[STAGES] && s_range_tvalid && plan_room && (!m_plan_tvalid || m_plan_tready);
-  assign plan_valid = give;
-  assign plan_takes = symbols_q && t.code;
-  assign plan_uses = uses;
-  assign plan_bank = bank_q;
   assign s_traits_tready = give;
   assign take = s_order_tvalid && s_traits_tvalid && traits_q && s_crc_tvalid && !busy_q;
   assign s_order_tready = take;
@@ -350,6 +348,11 @@ module wz_choose
     if (at_q[STAGES] && !give) at_q[STAGES] <= 1'b1;
     if (take) busy_q <= 1'b1;
     if (give) busy_q <= 1'b0;
+
+    plan_valid <= give;
+    plan_takes <= symbols_q && t.code;
+    plan_uses <= uses;
+    plan_bank <= bank_q;
 
     if (m_plan_tready) m_plan_tvalid <= 1'b0;
     if (give) begin
@@ -402,6 +405,7 @@ module wz_choose
     if (rst) begin
       at_q <= '0;
       busy_q <= 1'b0;
+      plan_valid <= 1'b0;
       m_plan_tvalid <= 1'b0;
     end
   end

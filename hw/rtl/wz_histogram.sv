@@ -14,7 +14,7 @@
 // m_start says that the words of one more block will follow; it waits for m_room. The words
 // themselves cannot be held.
 //
-//   latency       SCAN_LATENCY + 3 clocks from a block's last beat to its first word
+//   latency       SCAN_LATENCY + 4 clocks from a block's last beat to its first word
 //                 (SCAN_LATENCY: 4 with 8 or 16 lanes, 5 with 32 or 64)
 //   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
 //                 reading costs a block 8 clocks a group, beside the counting of the next
@@ -36,7 +36,7 @@ module wz_histogram
     input  logic          [511:0] s_tdata,
     input  logic          [ 63:0] s_tkeep,
     input  logic                  s_tlast,
-    input  element_type_e         s_element,
+    input  format_t               s_format,
     input  logic                  s_ranked,
     input  logic                  s_tvalid,
     output logic                  s_tready,
@@ -54,10 +54,8 @@ module wz_histogram
   localparam int unsigned LANE_W = $clog2(lane_values(TYPES, LANES) + 1);
   localparam int unsigned LEVELS = LANES > 16 ? 3 : 2;  // of the adder tree, four to one each
 
-  element_type_e element;
-  assign element = folded_element(TYPES, s_element);
-  logic [1:0] width;
-  assign width = width_log2(element);
+  format_t format;
+  assign format = folded_format(TYPES, s_format);
 
   // A beat of more values than lanes comes in several groups.
   localparam int unsigned STEPS = 64 / LANES;  // of one-byte values
@@ -66,7 +64,7 @@ module wz_histogram
   always_comb begin
     last_step = '0;
     for (int i = 0; i < 3; i++) begin
-      if (width == 2'(i) && 64 >> i > LANES) last_step = STEP_W'((64 >> i) / LANES - 1);
+      if (format.width[i] && 64 >> i > LANES) last_step = STEP_W'((64 >> i) / LANES - 1);
     end
   end
 
@@ -100,17 +98,13 @@ module wz_histogram
       lane_valid[lane] = 1'b0;
       for (int i = 0; i < 3; i++) begin
         for (int j = 0; j < int'(STEPS); j++) begin
-          if (width == 2'(i) && step_q == STEP_W'(j)) begin
+          if (format.width[i] && step_q == STEP_W'(j)) begin
             top |= tops[i][j];
             lane_valid[lane] |= valids[i][j];
           end
         end
       end
-      unique case (element)
-        ELEMENT_TYPE_FP16, ELEMENT_TYPE_E5M2: symbol[lane] = {3'd0, top[7:3]};
-        ELEMENT_TYPE_E4M3: symbol[lane] = {4'd0, top[7:4]};
-        default: symbol[lane] = top;
-      endcase
+      symbol[lane] = format.five ? {3'd0, top[7:3]} : format.four ? {4'd0, top[7:4]} : top;
     end
   end
 
@@ -121,18 +115,17 @@ module wz_histogram
   logic count_page_q;
   logic [1:0] busy_q;  // holds a block that is not read yet
   logic init_q, settle_q;  // clearing after a reset
-  logic open, take;
-  assign open = !busy_q[count_page_q] && !settle_q;
-  assign take = s_tvalid && open;
-  assign s_tready = open && step_q == last_step;
+  logic open_q, take;  // this block's memory is free
+  assign take = s_tvalid && open_q;
+  assign s_tready = open_q && step_q == last_step;
 
   // Clock 1: the symbol is the address.
   logic [LANES-1:0][7:0] symbol_q;
-  logic [LANES-1:0] lane_q, again_q;
+  logic [LANES-1:0] lane_q, again;
   logic item_q, item_page_q, item_last_q, item_ranked_q;
   // Clock 2: the count is there; its successor is written.
   logic [LANES-1:0][LANE_W-1:0] count_q, count_next;
-  logic [LANES-1:0][1:0] bank2_q;
+  logic [LANES-1:0][7:0] symbol2_q;
   logic [LANES-1:0] lane2_q;
   logic item2_page_q;
 
@@ -149,8 +142,7 @@ module wz_histogram
     for (int i = 0; i < int'(LANES); i++) begin
       symbol_q[i] <= symbol[i];
       lane_q[i] <= lane_valid[i] && take && s_ranked;
-      // The count read now is one short if the value just before was the same.
-      again_q[i] <= lane_q[i] && symbol_q[i] == symbol[i] && item_page_q == count_page_q;
+      symbol2_q[i] <= symbol_q[i];
     end
     item2_page_q <= item_page_q;
     lane2_q <= lane_q;
@@ -177,7 +169,7 @@ module wz_histogram
         logic [LANE_W-1:0] memory[64];
         logic write;
         assign write = clear2_q[page] ||
-            (lane2_q[lane] && item2_page_q == 1'(page) && bank2_q[lane] == 2'(bank));
+            (lane2_q[lane] && item2_page_q == 1'(page) && symbol2_q[lane][1:0] == 2'(bank));
         always_ff @(posedge clk) begin
           if (write) memory[address2_q] <= clear2_q[page] ? '0 : count_next[lane];
         end
@@ -186,31 +178,41 @@ module wz_histogram
       assign page_words[page][lane] = words[page];
     end
     assign count_next[lane] = count_q[lane] + 1'b1;
+    // What is read now is one short if the value just before was the same.
+    assign again[lane] = lane2_q[lane] && symbol2_q[lane] == symbol_q[lane] &&
+        item2_page_q == item_page_q;
     always_ff @(posedge clk) begin
-      bank2_q[lane] <= symbol_q[lane][1:0];
-      count_q[lane] <= again_q[lane] ? count_next[lane] : words[item_page_q][symbol_q[lane][1:0]];
+      count_q[lane] <= again[lane] ? count_next[lane] : words[item_page_q][symbol_q[lane][1:0]];
     end
   end
 
-  // Groups of 32 symbols in which a value lies, in step with clocks 1 and 2.
+  // Groups of 32 symbols in which a value lies, a clock behind.
   logic [7:0] group_d, group_q;
   logic [1:0][7:0] groups_q;
-  logic fresh_q;
+  logic seen_q, seen_page_q, seen_last_q, seen_ranked_q, fresh_q;
   logic [1:0] pending_q;
   always_comb begin
     group_d = '0;
     for (int g = 0; g < 8; g++) begin
-      for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol[i][7:5] == 3'(g);
+      for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
     end
   end
   always_ff @(posedge clk) begin
     group_q <= group_d;
-    if (item_q) begin
-      groups_q[item_page_q] <= (group_q & {8{item_ranked_q}}) |
-          (fresh_q ? '0 : groups_q[item_page_q]);
-      fresh_q <= item_last_q;  // the next item is a block's first
+    seen_q <= item_q;
+    seen_page_q <= item_page_q;
+    seen_last_q <= item_last_q;
+    seen_ranked_q <= item_ranked_q;
+    if (seen_q) begin
+      groups_q[seen_page_q] <= (group_q & {8{seen_ranked_q}}) |
+          (fresh_q ? '0 : groups_q[seen_page_q]);
+      fresh_q <= seen_last_q;  // the next item is a block's first
     end
-    if (rst) fresh_q <= 1'b1;
+    if (rst) begin
+      seen_q <= 1'b0;
+      seen_last_q <= 1'b0;
+      fresh_q <= 1'b1;
+    end
   end
 
   // Walk over the words of those groups.
@@ -239,6 +241,18 @@ module wz_histogram
     for (int i = 7; i >= 0; i--) if (set[i]) lowest = 3'(i);
   endfunction
 
+  // A memory is free once its last word is being read: the next value comes after it is cleared.
+  logic ends;
+  logic [1:0] busy_d;
+  assign ends = take && s_tready && s_tlast;
+  always_comb begin
+    busy_d = busy_q;
+    for (int page = 0; page < 2; page++) begin
+      if (read_last_q && read_page_q == 1'(page)) busy_d[page] = 1'b0;
+      if (ends && count_page_q == 1'(page)) busy_d[page] = 1'b1;
+    end
+  end
+
   logic first_q;
   always_ff @(posedge clk) begin
     if (start) begin
@@ -264,17 +278,14 @@ module wz_histogram
 
     for (int page = 0; page < 2; page++) begin
       clear_q[page] <= (scan_q && scan_page_q == 1'(page)) || init_q;
-      if (item_last_q && item_page_q == 1'(page)) pending_q[page] <= 1'b1;
+      if (seen_last_q && seen_page_q == 1'(page)) pending_q[page] <= 1'b1;
       if (start && next_page_q == 1'(page)) pending_q[page] <= 1'b0;
-      // Free once the last word is being read: the next value comes after it is cleared.
-      if (read_last_q && read_page_q == 1'(page)) busy_q[page] <= 1'b0;
     end
     clear2_q <= clear_q;
     settle_q <= init_q;
-    if (take && s_tready && s_tlast) begin
-      busy_q[count_page_q] <= 1'b1;
-      count_page_q <= !count_page_q;
-    end
+    busy_q <= busy_d;
+    if (ends) count_page_q <= !count_page_q;
+    open_q <= !settle_q && !busy_d[count_page_q^ends];
     if (init_q && group_now_q == '1 && step8_q == '1) init_q <= 1'b0;
 
     if (rst) begin
@@ -287,6 +298,7 @@ module wz_histogram
       clear2_q <= '0;
       init_q <= 1'b1;
       settle_q <= 1'b1;
+      open_q <= 1'b0;
       group_now_q <= '0;
       step8_q <= '0;
     end

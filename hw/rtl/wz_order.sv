@@ -11,8 +11,8 @@
 // The order leaves as soon as the sums are known; m_range, when the table is written: so a plan that
 // waits for both may be used at once. Two blocks' counts are held; s_bank says which table to write.
 //
-//   latency       from the last word to m_order 33 clocks, 41 where the walk has one side alone, 27
-//                 where no value lies beyond the first 15 symbols; m_range 40, 42 and 27
+//   latency       from the last word to m_order 33 clocks, 41 where the walk has one side alone, 30
+//                 where no value lies beyond the first 15 symbols; m_range 40, 42 and 31
 //   throughput    a block every 41 clocks, 33 where the first 15 symbols hold all; a word a clock
 //   back-pressure m_order and m_range hold the next walk; s_room falls while two blocks are held
 

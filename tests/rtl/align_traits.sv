@@ -33,6 +33,7 @@ module align_traits
   logic [63:0] keep, raw_keep;
   logic first, last_beat, code, valid, raw_first, raw_last, raw_valid;
   element_type_e element;
+  format_t format;
   logic [1:0] phase;
   logic [11:0] length_less_one;
   logic [23:0] head, tail;
@@ -57,6 +58,7 @@ module align_traits
       .m_tlast(last_beat),
       .m_code(code),
       .m_element(element),
+      .m_format(format),
       .m_phase(phase),
       .m_length_less_one(length_less_one),
       .m_head(head),
@@ -104,6 +106,6 @@ module align_traits
   );
 
   logic unused;
-  assign unused = &{go_token, raw_last};
+  assign unused = &{go_token, raw_last, format};
 
 endmodule

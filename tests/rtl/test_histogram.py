@@ -55,9 +55,15 @@ def _beats(blocks: Sequence[Block]) -> dict[str, Integers]:
         "tdata": np.stack(data),
         "tkeep": np.array(keep, np.uint64),
         "tlast": np.array(last, np.uint8),
-        "element": np.array(element, np.uint8),
+        "format": np.array([_format(tag) for tag in element], np.uint8),
         "ranked": np.array(ranked, np.uint8),
     }
+
+
+def _format(element: ElementType) -> int:
+    """`format_t`."""
+    symbol_bits = element.layout.exponent_bits
+    return element.width_bytes << 2 | (symbol_bits == 5) << 1 | (symbol_bits == 4)
 
 
 @pytest.fixture(scope="module", params=BUILDS, ids=lambda build: f"{build[0]}-{build[1]:06b}")
@@ -128,7 +134,7 @@ def test_clocks(histogram: Histogram) -> None:
     assert np.array_equal(np.diff(histogram.sent.clocks[1:]), np.full(6 * 64 - 2, steps))
     first = np.flatnonzero(histogram.words["first"])
     ends = histogram.sent.clocks[63::64]
-    latency = histogram.scan_latency + 3
+    latency = histogram.scan_latency + 4
     assert np.array_equal(histogram.words.clocks[first], ends + latency)
     assert len(histogram.words) == 6 * 8
 
