@@ -16,6 +16,10 @@ from tests.tools import in_ci
 
 SEED = 20_260_101
 
+# Of tests that use Verilated models: the first one of each waits for the compiler, which takes
+# minutes on a loaded machine.
+BUILD_TIMEOUT_S = 1800
+
 # No deadline: the first call of a kernel compiles it. In CI the examples are always the same.
 settings.register_profile(
     "quick",
@@ -40,6 +44,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("ranks"):
             item.add_marker(pytest.mark.xdist_group("ranks"))
+        builds = "rtl" in item.nodeid or "tests/sim" in item.nodeid
+        if builds and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -64,7 +64,7 @@ def test_every_engine_trains_to_the_same_bits(strategy: str, tmp_path: Path) -> 
 @pytest.mark.usefixtures("_built")
 def test_the_preset(tmp_path: Path) -> None:
     result = wirezip(
-        "compare", "tiny-rtl", "--clock-mhz", "300", "--out", str(tmp_path), timeout=280
+        "compare", "tiny-rtl", "--clock-mhz", "300", "--out", str(tmp_path), timeout=1500
     )
     assert result.returncode == 0, result.stderr
     assert "identical" in result.stdout
