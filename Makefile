@@ -15,6 +15,7 @@
 #   TEST=...          the one module that `make rtl` tests, as TEST=fifo; else everything
 #   SEED=...          moves all seeds of `make rtl` and `make rtl-soak` (default: 0)
 #   WAVES=1           have `make rtl` write VCD files into build/waves
+#   WIDTHS=...        widths in bits that `make rates` measures (default: 512 256 128)
 #   BLOCKS=...        how many blocks `make rtl-soak` compares (default: 100000)
 #   DESIGNS=...       what `make synth` synthesises, as DESIGNS='wz_skid wz_crc*' (default: all)
 #   UPDATE=1          have `make synth` write what it expects from now on
@@ -39,6 +40,7 @@ MINUTES ?= 10
 TEST ?=
 SEED ?= 0
 WAVES ?=
+WIDTHS ?= 512 256 128
 BLOCKS ?= 100000
 DESIGNS ?=
 UPDATE ?=
@@ -225,7 +227,7 @@ endif
 
 .PHONY: rates
 rates: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure the RTL in clocks, write docs/rates.md
-	$(Q)$(BIN)/python -m tests.rtl.rates $(CACHE)
+	$(Q)$(BIN)/python -m tests.rtl.rates $(CACHE) $(WIDTHS)
 
 .PHONY: rtl-soak
 rtl-soak: $(SOAK)/summary.json ## Compare RTL and Numba on BLOCKS blocks (default: 100000)

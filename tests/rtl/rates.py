@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the hardware is, in clocks: `make rates`.
 
-Usage: python -m tests.rtl.rates CACHE. Streams real tensors (those that `make bench` measures, in
+Usage: python -m tests.rtl.rates CACHE WIDTH... Streams real tensors (those that `make bench` measures, in
 folder CACHE) and worst cases through `wz_encoder` and `wz_decoder` without back-pressure, writes
 `docs/rates.json`, and makes `docs/rates.md` and the table in `README.md` of it. Every block that
 comes out is compared.
@@ -29,7 +29,6 @@ from tests.rtl.blocks import ALL_TYPES
 from tests.rtl.dut import Dut, Sink, Source
 
 DOCS = Path(__file__).parents[2] / "docs"
-WIDTHS = (512, 256, 128)
 PACKETS = 96
 BEGIN, END = "<!-- begin of the rates -->", "<!-- end of the rates -->"
 README_CASES = ("weights", "gradients", "activations", "FP32 masters")
@@ -276,10 +275,10 @@ def rows_of(traffic: Traffic, encoder: Dut, decoder: Dut, data_bits: int) -> Ite
         )
 
 
-def main(cache: Path) -> None:
+def main(cache: Path, widths: Sequence[int]) -> None:
     """Measure everything and write the tables."""
     rows: list[Row] = []
-    for data_bits in WIDTHS:
+    for data_bits in widths:
         encoder = Dut("wz_encoder", parameters={"DATA_W": data_bits, "TYPES": ALL_TYPES})
         decoder = Dut("wz_decoder", parameters={"DATA_W": data_bits})
         for dut in (encoder, decoder):
@@ -288,10 +287,9 @@ def main(cache: Path) -> None:
         for traffic in (*real_traffic(cache), *worst_traffic(cache)):
             print(f"{data_bits} bits: {traffic.name}", file=sys.stderr, flush=True)
             rows += rows_of(traffic, encoder, decoder, data_bits)
-    path = DOCS / "rates.json"
-    path.write_text(
-        json.dumps({"command": "make rates", "rows": [asdict(r) for r in rows]}, indent=1) + "\n"
-    )
+    command = f"make rates WIDTHS='{' '.join(map(str, widths))}'"
+    result = {"command": command, "rows": [asdict(row) for row in rows]}
+    (DOCS / "rates.json").write_text(json.dumps(result, indent=1) + "\n")
     write_pages(rows)
 
 
@@ -317,7 +315,11 @@ def write_pages(rows: Sequence[Row]) -> None:
     readme = DOCS.parent / "README.md"
     text = readme.read_text()
     head, rest = text.split(BEGIN)
-    shown = [row for row in rows if row.data_bits == WIDTHS[0] and row.case in README_CASES]
+    shown = [
+        row
+        for row in rows
+        if row.data_bits == max(r.data_bits for r in rows) and row.case in README_CASES
+    ]
     readme.write_text(
         f"{head}{BEGIN}\n\n{chr(10).join(_table(shown))}\n\n{END}{rest.split(END)[1]}"
     )
@@ -344,4 +346,4 @@ def _table(rows: Sequence[Row]) -> list[str]:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), [int(width) for width in sys.argv[2:]])
