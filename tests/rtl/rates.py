@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the hardware is, in clocks: `make rates`.
 
-Usage: python -m tests.rtl.rates CACHE WIDTH... Streams real tensors (those that `make bench` measures, in
-folder CACHE) and worst cases through `wz_encoder` and `wz_decoder` without back-pressure, writes
-`docs/rates.json`, and makes `docs/rates.md` and the table in `README.md` of it. Every block that
-comes out is compared.
+Usage: python -m tests.rtl.rates CACHE WIDTH... Streams real tensors (those that `make bench`
+measures, in folder CACHE) and worst cases through `wz_encoder` and `wz_decoder` without
+back-pressure, writes `docs/rates.json`, and makes `docs/rates.md` and the table in `README.md` of
+it. Every block that comes out is compared.
 
 Rate is max(beats in, beats out) / clocks in steady state: what the second half of the packets
 adds to what the first half took. Latency is that of one packet in an idle core, from its first
