@@ -60,6 +60,8 @@ module wz_histogram
   // A beat of more values than lanes comes in several groups.
   localparam int unsigned STEPS = 64 / LANES;  // of one-byte values
   localparam int unsigned STEP_W = STEPS > 1 ? $clog2(STEPS) : 1;
+  localparam bit SEVERAL = 64 > LANES && (TYPES & 6'b110001) != 0 ||
+      32 > LANES && (TYPES & 6'b000110) != 0 || 16 > LANES && (TYPES & 6'b001000) != 0;
   logic [STEP_W-1:0] step_q, last_step;
   always_comb begin
     last_step = '0;
@@ -117,7 +119,7 @@ module wz_histogram
   logic init_q, settle_q;  // clearing after a reset
   logic open_q, take;  // this block's memory is free
   assign take = s_tvalid && open_q;
-  assign s_tready = open_q && step_q == last_step;
+  assign s_tready = open_q && (!SEVERAL || step_q == last_step);
 
   // Clock 1: the symbol is the address.
   logic [LANES-1:0][7:0] symbol_q;
@@ -146,7 +148,8 @@ module wz_histogram
     end
     item2_page_q <= item_page_q;
     lane2_q <= lane_q;
-    if (take) step_q <= s_tready ? '0 : step_q + 1'b1;
+    if (take) step_q <= step_q == last_step ? '0 : step_q + 1'b1;
+    if (!SEVERAL) step_q <= '0;
     if (rst) begin
       item_q <= 1'b0;
       item_last_q <= 1'b0;

@@ -240,22 +240,23 @@ module wz_order
       IDLE: begin
         covered_q <= 1'b0;
         full_q <= 1'b0;
+        // What nothing else needs is loaded whether or not a walk begins.
+        walk_groups_q <= waits_groups_q[next_page];
+        ranked_q <= s_shape_tdata.ranked;
+        base_q <= waits_best_q[next_page].symbol;
+        base_count_q <= waits_best_q[next_page].count;
+        raw_zeros_q <= waits_zeros_q[next_page];
+        left_out_q <= COUNT_W'(s_shape_tdata.left_out);
+        values_q <= COUNT_W'(s_shape_tdata.values);
+        left_at_q <= waits_left_q[next_page];
+        right_at_q <= waits_right_q[next_page];
+        left_more_q <= waits_best_q[next_page].symbol != 8'd1;
+        right_more_q <= waits_best_q[next_page].symbol != highest;
+        highest_q <= highest;
         if (begin_walk) begin
           state_q <= s_shape_tdata.ranked ? FETCH : GIVE;
           walk_page_q <= next_page;
-          walk_groups_q <= waits_groups_q[next_page];
           bank_q <= s_bank;
-          ranked_q <= s_shape_tdata.ranked;
-          base_q <= waits_best_q[next_page].symbol;
-          base_count_q <= waits_best_q[next_page].count;
-          raw_zeros_q <= waits_zeros_q[next_page];
-          left_out_q <= COUNT_W'(s_shape_tdata.left_out);
-          values_q <= COUNT_W'(s_shape_tdata.values);
-          left_at_q <= waits_left_q[next_page];
-          right_at_q <= waits_right_q[next_page];
-          left_more_q <= waits_best_q[next_page].symbol != 8'd1;
-          right_more_q <= waits_best_q[next_page].symbol != highest;
-          highest_q <= highest;
           step_q <= '0;
           path_q <= '0;
         end
