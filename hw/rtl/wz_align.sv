@@ -95,17 +95,16 @@ module wz_align
       a_index_q <= next_index_q;
       a_first_q <= next_index_q == '0;
       a_last_q  <= s_cut;
-      a_valid_q <= 1'b1;
-      if (!packet_q) begin
-        a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
-        a_element_q <= s_element;
-        a_phase_q <= s_phase;
-        a_width_q <= s_width;
-      end
       packet_q <= !s_axis_tlast;
       next_index_q <= s_cut ? '0 : next_index_q + 1'b1;
-    end else if (advance) begin
-      a_valid_q <= 1'b0;
+    end
+    a_valid_q <= accept || (a_valid_q && !advance);
+    // Without s_axis_tvalid: what is not yet part of a packet does no harm.
+    if (!packet_q && s_axis_tready) begin
+      a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
+      a_element_q <= s_element;
+      a_phase_q <= s_phase;
+      a_width_q <= s_width;
     end
 
     if (rst) begin

@@ -169,6 +169,7 @@ module wz_analyze
       .s_tlast(last),
       .s_code(code),
       .s_element(element),
+      .s_format(format),
       .s_phase(phase),
       .s_length_less_one(length_less_one),
       .s_head(head),

@@ -70,42 +70,43 @@ module wz_histogram
     end
   end
 
-  // Symbols of this step.
+  // Which values of the beat this step takes: of one-byte values each step has its own choice, then of
+  // two-byte values, then of four-byte values.
+  localparam int unsigned HALF = STEPS > 1 ? STEPS / 2 : 1;
+  localparam int unsigned QUARTER = STEPS > 3 ? STEPS / 4 : 1;
+  localparam int unsigned CHOICES = STEPS + HALF + QUARTER;
+  localparam int unsigned CHOICE_W = $clog2(CHOICES);
+  logic [CHOICE_W-1:0] choice;
+  assign choice = format.width[0] ? CHOICE_W'(step_q) :
+      format.width[1] ? CHOICE_W'(STEPS) + CHOICE_W'(step_q) :
+      CHOICE_W'(STEPS + HALF) + CHOICE_W'(step_q);
+
   logic [LANES-1:0][7:0] symbol;
   logic [LANES-1:0] lane_valid;
   for (genvar lane = 0; lane < LANES; lane++) begin : g_symbol
-    // By width and step: the bits from below the sign on, and whether there is a value.
-    logic [2:0][STEPS-1:0][7:0] tops;
-    logic [2:0][STEPS-1:0] valids;
-    for (genvar i = 0; i < 3; i++) begin : g_width
-      for (genvar j = 0; j < STEPS; j++) begin : g_step
-        if ((64 >> i) > LANES * j) begin : g_there
-          // Lanes beyond a beat's values repeat others, so that they show no other symbol.
-          localparam int unsigned TOP = ((LANES * j + lane) % (64 >> i) + 1) * (8 << i) - 1;
-          if (i == 0) begin : g_byte
-            assign tops[i][j] = {s_tdata[TOP-1-:7], 1'b0};
-          end else begin : g_wide
-            assign tops[i][j] = s_tdata[TOP-1-:8];
-          end
-          assign valids[i][j] = s_tkeep[TOP/8] && lane < (64 >> i);
-        end else begin : g_none
-          assign tops[i][j] = '0;
-          assign valids[i][j] = 1'b0;
-        end
+    // By choice: the bits from below the sign on, and whether there is a value.
+    logic [2**CHOICE_W-1:0][7:0] tops;
+    logic [2**CHOICE_W-1:0] valids;
+    for (genvar c = CHOICES; c < 2 ** CHOICE_W; c++) begin : g_never
+      assign tops[c]   = tops[CHOICES-1];
+      assign valids[c] = valids[CHOICES-1];
+    end
+    for (genvar c = 0; c < CHOICES; c++) begin : g_choice
+      localparam int unsigned I = c < STEPS ? 0 : c < STEPS + HALF ? 1 : 2;
+      localparam int unsigned STEP = c - (I == 0 ? 0 : I == 1 ? STEPS : STEPS + HALF);
+      // Lanes beyond a beat's values repeat others, so that they show no other symbol.
+      localparam int unsigned TOP = ((LANES * STEP + lane) % (64 >> I) + 1) * (8 << I) - 1;
+      if (I == 0) begin : g_byte
+        assign tops[c] = {s_tdata[TOP-1-:7], 1'b0};
+      end else begin : g_wide
+        assign tops[c] = s_tdata[TOP-1-:8];
       end
+      assign valids[c] = s_tkeep[TOP/8] && lane < (64 >> I);
     end
     logic [7:0] top;
     always_comb begin
-      top = '0;
-      lane_valid[lane] = 1'b0;
-      for (int i = 0; i < 3; i++) begin
-        for (int j = 0; j < int'(STEPS); j++) begin
-          if (format.width[i] && step_q == STEP_W'(j)) begin
-            top |= tops[i][j];
-            lane_valid[lane] |= valids[i][j];
-          end
-        end
-      end
+      top = tops[choice];
+      lane_valid[lane] = valids[choice];
       symbol[lane] = format.five ? {3'd0, top[7:3]} : format.four ? {4'd0, top[7:4]} : top;
     end
   end

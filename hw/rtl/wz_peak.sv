@@ -65,9 +65,12 @@ module wz_peak
     groups2_q <= groups1_q;
     first2_q <= first1_q;
 
-    // Clock 3: of all so far.
+    // Clock 3: of all so far. The highest bit of a count means that all others are 0.
     if (valid_q[1]) begin
-      if (first2_q || above(18'(word_q.count), 18'(best_q.count))) best_q <= word_q;
+      if (first2_q || word_q.count[COUNT_W-1] ||
+          above(18'(word_q.count[COUNT_W-2:0]), 18'(best_q.count[COUNT_W-2:0]))) begin
+        best_q <= word_q;
+      end
       if (first2_q && word_q.count == '0) best_q <= {8'd1, COUNT_W'(0)};
       if (first2_q) begin
         m_zeros  <= zeros2_q;

@@ -29,6 +29,7 @@ module wz_traits
     input logic                  s_tlast,
     input logic                  s_code,
     input element_type_e         s_element,
+    input format_t               s_format,  // of s_element
     input logic          [  1:0] s_phase,
     input logic          [ 11:0] s_length_less_one,
     input logic          [ 23:0] s_head,
@@ -49,24 +50,23 @@ module wz_traits
 
   element_type_e element;
   assign element = folded_element(TYPES, s_element);
-  logic [1:0] width;
-  assign width = width_log2(element);
+  format_t format;
+  assign format = folded_format(TYPES, s_format);
 
   // Clock 1: each value's sign and symbol, at the place of its last byte. `is_value` there alone.
   logic [63:0] symbol_d, symbol_q;  // the symbol is not 0
   logic [63:0] sign_d, sign_q;
   logic [63:0] is_value_d, is_value_q;
-  logic [15:0] stray_d, stray_q;  // a value of symbol 0 that is not zero, by word
+  logic [63:0] stray_d, stray_q;  // a value of symbol 0 that is not zero
   logic [15:0] nonzero_d, nonzero_q;  // by word
   logic fp16, e4m3, e5m2;
-  assign fp16 = element == ELEMENT_TYPE_FP16;
-  assign e4m3 = element == ELEMENT_TYPE_E4M3;
-  assign e5m2 = element == ELEMENT_TYPE_E5M2;
+  assign fp16 = format.five && format.width[1];
+  assign e4m3 = format.four;
+  assign e5m2 = format.five && format.width[0];
 
   always_comb begin
     for (int word = 0; word < 16; word++) begin
       nonzero_d[word] = |s_tdata[32*word+:32];
-      stray_d[word] = 1'b0;
       for (int i = 0; i < 4; i++) begin
         logic [7:0] top, below;
         logic symbol, rest;
@@ -75,7 +75,7 @@ module wz_traits
         top = s_tdata[8*at+:8];
         below = i == 0 ? '0 : s_tdata[8*(at-(i==0?0 : 1))+:8];
         is_value_d[at] = s_tkeep[at] &&
-            (width == 2'd0 || (width == 2'd1 && i % 2 == 1) || (width == 2'd2 && i == 3));
+            (format.width[0] || (format.width[1] && i % 2 == 1) || (format.width[2] && i == 3));
         if (fp16 || e5m2) begin
           symbol = |top[6:2];
           rest = top[7] || |top[1:0] || (fp16 && |below);
@@ -84,11 +84,11 @@ module wz_traits
           rest = top[7] || |top[2:0];
         end else begin
           symbol = |{top[6:0], below[7]};
-          rest = top[7] || |below[6:0] || (width == 2'd2 && |s_tdata[32*word+:16]);
+          rest = top[7] || |below[6:0] || (format.width[2] && |s_tdata[32*word+:16]);
         end
         sign_d[at] = top[7];
         symbol_d[at] = symbol && is_value_d[at];
-        stray_d[word] |= is_value_d[at] && !symbol && rest;
+        stray_d[at] = is_value_d[at] && !symbol && rest;
       end
     end
   end

@@ -93,6 +93,7 @@ module align_traits
       .s_tlast(last_beat),
       .s_code(code),
       .s_element(element),
+      .s_format(format),
       .s_phase(phase),
       .s_length_less_one(length_less_one),
       .s_head(head),
@@ -106,6 +107,6 @@ module align_traits
   );
 
   logic unused;
-  assign unused = &{go_token, raw_last, format};
+  assign unused = &{go_token, raw_last};
 
 endmodule
