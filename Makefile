@@ -140,7 +140,7 @@ bench: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure all codecs, w
 	$(Q)echo "measuring checkpoints ..."
 	$(Q)$(call measure,checkpoints-bf16,$(CHECKPOINTS) --cast bf16)
 	$(Q)$(call measure,checkpoints-fp32,$(MINILM))
-	$(Q)$(call measure,threads,$(MINILM) --cast bf16 --codecs wirezip --threads 2)
+	$(Q)$(call measure,threads,$(MINILM) --cast bf16 --codecs wirezip --threads 2 --repeats 25)
 	$(Q)echo "measuring tensors of a run ..."
 	$(Q)$(call size,corpus-1-warm-up,$(call STEP,000006) --groups --codecs wirezip $(OTHERS))
 	$(Q)$(call size,corpus-2-middle,$(call STEP,000501) --groups --codecs wirezip $(OTHERS))
