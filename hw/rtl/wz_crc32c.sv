@@ -25,39 +25,69 @@ module wz_crc32c
     output logic                m_valid
 );
 
-  localparam int unsigned STEPS = 512 / STEP_BITS;
-
-  // Clock 1: what every 8 bytes add to the state after the beat, 2 LUT levels.
-  logic [STEPS-1:0][CRC_BITS-1:0] part_d, part_q;
-  for (genvar i = 0; i < STEPS; i++) begin : g_part
-    localparam matrix_t ROWS = matrix(STEP_BITS * (STEPS - 1 - i));
-    assign part_d[i] = apply(ROWS, s_tdata[STEP_BITS*i+:STEP_BITS]);
-  end
-
-  // Clock 2: their sum, 2 LUT levels.
-  logic [CRC_BITS-1:0] sum_d, sum_q;
-  for (genvar j = 0; j < CRC_BITS; j++) begin : g_sum
-    logic [STEPS-1:0] bits;
-    for (genvar i = 0; i < STEPS; i++) begin : g_bit
-      assign bits[i] = part_q[i][j];
+  // Row j: which of the 512 data bits count towards bit j of the state after the beat.
+  function automatic logic [CRC_BITS-1:0][511:0] rows();
+    matrix_t part;
+    for (int i = 0; i < 512 / int'(STEP_BITS); i++) begin
+      part = matrix(512 - STEP_BITS * (i + 1));
+      for (int j = 0; j < int'(CRC_BITS); j++) rows[j][i*int'(STEP_BITS)+:STEP_BITS] = part[j];
     end
-    assign sum_d[j] = ^bits;
+  endfunction
+
+  localparam logic [CRC_BITS-1:0][511:0] ROWS = rows();
+
+  // Bits of the state are taken five or six together. What a data bit adds to those is one of 31 or
+  // 63 sets of them, and all data bits with the same set are one parity: so each data bit counts once
+  // for five or six bits of the state, which takes a third of the logic of one row after the other.
+  localparam int unsigned GROUPS = 6;
+  localparam int unsigned SIX = CRC_BITS - 5 * GROUPS;  // groups of six; they come first
+
+  // The data bits that add to just those of `size` bits from `first` on that `set` names.
+  function automatic logic [511:0] members(input int unsigned first, input int unsigned size,
+                                           input int unsigned set);
+    members = '1;
+    for (int unsigned j = 0; j < size; j++) begin
+      members &= (((set >> j) & 1) == 1) ? ROWS[first+j] : ~ROWS[first+j];
+    end
+  endfunction
+
+  logic [CRC_BITS-1:0] sum_d, sum_q;
+  for (genvar g = 0; g < GROUPS; g++) begin : g_group
+    localparam int unsigned SIZE = g < SIX ? 6 : 5;
+    localparam int unsigned FIRST = 5 * g + (g < SIX ? g : SIX);
+
+    // Clock 1: the parity of each set, 2 LUT levels.
+    logic [2**SIZE-1:1] set_d, set_q;
+    for (genvar set = 1; set < 2 ** SIZE; set++) begin : g_set
+      localparam logic [511:0] MEMBERS = members(FIRST, SIZE, set);
+      assign set_d[set] = ^(s_tdata & MEMBERS);
+    end
+    always_ff @(posedge clk) if (en) set_q <= set_d;
+
+    // Clock 2: each bit of the state is in half of the sets, 2 LUT levels.
+    for (genvar j = 0; j < SIZE; j++) begin : g_bit
+      logic [2**SIZE-1:1] bits;
+      for (genvar set = 1; set < 2 ** SIZE; set++) begin : g_with
+        assign bits[set] = set_q[set] && ((set >> j) & 1) == 1;
+      end
+      assign sum_d[FIRST+j] = ^bits;
+    end
   end
 
-  // Clock 3: the only loop, a matrix of 32 by 32, 3 LUT levels.
-  localparam matrix_t OLD = matrix(STEP_BITS * (STEPS - 1));
+  // Clock 3: the only loop, a matrix of 32 by 32, 4 LUT levels.
+  localparam matrix_t OLD = matrix(512 - STEP_BITS);
+  localparam logic [CRC_BITS-1:0] START = apply(OLD, STEP_BITS'(CRC_INIT));
   logic [CRC_BITS-1:0] state_q, state_d;
   logic [2:1] first_q;
   logic [3:1] valid_q;
-  assign state_d = sum_q ^ apply(OLD, STEP_BITS'(first_q[2] ? CRC_INIT : state_q));
+  assign state_d = sum_q ^ apply(OLD, STEP_BITS'(first_q[2] ? '0 : state_q));
 
   assign m_state = state_q;
   assign m_valid = valid_q[3];
 
   always_ff @(posedge clk) begin
     if (en) begin
-      part_q  <= part_d;
-      sum_q   <= sum_d;
+      sum_q   <= sum_d ^ (first_q[1] ? START : '0);
       first_q <= {first_q[1], s_first};
       valid_q <= {valid_q[2:1], s_valid};
       if (valid_q[2]) state_q <= state_d;
