@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lint the RTL: `python -m hw.lint [MODULE ...]`, by default every module of `hw/rtl`.
 
-Verilator and slang read each module as a top of its own with its default parameters, and the tops
-at each width; verible reads each file that is written by hand for style. Anything that one of
-them says is an error.
+Verilator and slang read each module with its default parameters, and the tops at each width;
+verible reads each file that is written by hand for style. Anything that one of them says is an
+error. To slang all modules are tops at once. Verilator takes one top at a time, seconds each, so
+what is a part of `wz_engine` with the same parameters is read there.
 """
 
 import subprocess
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyslang.ast import Compilation, InstanceBodySymbol, InstanceSymbol, ParameterSymbol, Symbol
 from pyslang.driver import Driver
 
 from codec.errors import EngineUnavailable
@@ -29,7 +31,11 @@ SLANG = (
     f"-Wno-case-redundant-default --suppress-warnings {RTL / 'autogen'}/..."
 )
 
-WIDTHS = dict.fromkeys(("wz_decoder", "wz_encoder", "wz_engine"), (128, 256, 512))
+TOP = "wz_engine"
+WIDTHS = dict.fromkeys(("wz_decoder", "wz_encoder", TOP), (128, 256))  # besides the default
+
+# A module and the values of its parameters.
+Build = tuple[str, tuple[str, ...]]
 
 
 def lint(names: list[str]) -> Iterator[str]:
@@ -40,11 +46,16 @@ def lint(names: list[str]) -> Iterator[str]:
     )
     if style.returncode:
         yield style.stdout
+    yield from _elaborate(names, [])
+    parts = _parts_of_the_engine() if TOP in names else set()
     for name in names:
-        for width in WIDTHS.get(name, (None,)):
-            options = [] if width is None else [f"-GDATA_W={width}"]
+        if name != TOP and _default_build(name) in parts:
+            continue
+        yield from _verilate(name, [])
+        for width in WIDTHS.get(name, ()):
+            options = [f"-GDATA_W={width}"]
             yield from _verilate(name, options)
-            yield from _elaborate(name, options)
+            yield from _elaborate([name], options)
 
 
 def _verilate(top: str, options: list[str]) -> Iterator[str]:
@@ -57,19 +68,51 @@ def _verilate(top: str, options: list[str]) -> Iterator[str]:
         yield said
 
 
-def _elaborate(top: str, options: list[str]) -> Iterator[str]:
-    driver = Driver()
-    driver.addStandardArgs()
-    command = ["slang", *SLANG.split(), "--top", top, *options, *map(str, sources(top))]
-    read = driver.parseCommandLine(" ".join(command)) and driver.processOptions()
-    if not read or not driver.parseAllSources():
-        yield f"{top}: slang cannot read it"
+def _elaborate(tops: list[str], options: list[str]) -> Iterator[str]:
+    driver, compilation = _read(tops, options)
+    if compilation is None:
+        yield f"{' '.join((tops[-1], *options))}: slang cannot read it"
         return
-    driver.reportCompilation(driver.createCompilation(), True)
+    driver.reportCompilation(compilation, True)
     engine = driver.diagEngine
     # The diagnostics themselves go to the standard error output.
     if not driver.reportDiagnostics(True) or engine.numErrors or engine.numWarnings:
-        yield f"{top}: see what slang says of it"
+        yield f"{' '.join((tops[-1], *options))}: see what slang says of it"
+
+
+def _read(tops: list[str], options: list[str]) -> tuple[Driver, Compilation | None]:
+    driver = Driver()
+    driver.addStandardArgs()
+    files = dict.fromkeys(path for top in tops for path in sources(top))
+    command = ["slang", *SLANG.split(), *options, *map(str, files)]
+    for top in tops:
+        command += ["--top", top]
+    read = driver.parseCommandLine(" ".join(command)) and driver.processOptions()
+    if not read or not driver.parseAllSources():
+        return driver, None
+    return driver, driver.createCompilation()
+
+
+def _parts_of_the_engine() -> set[Build]:
+    parts: set[Build] = set()
+
+    def note(symbol: Symbol) -> None:
+        if isinstance(symbol, InstanceSymbol):
+            parts.add(_build(symbol.body))
+
+    if compilation := _read([TOP], [])[1]:
+        compilation.getRoot().visit(note)
+    return parts
+
+
+def _default_build(name: str) -> Build | None:
+    compilation = _read([name], [])[1]
+    return _build(compilation.getRoot().topInstances[0].body) if compilation else None
+
+
+def _build(body: InstanceBodySymbol) -> Build:
+    values = (p for p in body.parameters if isinstance(p, ParameterSymbol))
+    return body.definition.name, tuple(f"{p.name}={p.value}" for p in values)
 
 
 def main(arguments: list[str]) -> int:
