@@ -15,6 +15,8 @@ from pathlib import Path
 RTL = Path(__file__).parents[1] / "rtl"
 
 TOPS = ("wz_encoder", "wz_decoder", "wz_engine")
+# Modules that are left out of another, since they are synthesised by themselves.
+BOXES = {"wz_engine": ("wz_encoder", "wz_decoder")}
 WIDTHS = (128, 256, 512)
 BF16_ALONE = "6'b000010"
 
@@ -44,6 +46,10 @@ class Design:
     def folder(self) -> str:
         return re.sub(r"\W+", "-", self.name).strip("-")
 
+    @property
+    def boxes(self) -> tuple[str, ...]:
+        return BOXES.get(self.top, ())
+
 
 def every_design() -> list[Design]:
     """All of them, leaf modules first."""
@@ -56,16 +62,14 @@ def leaf_modules() -> list[str]:
 
 
 def top_designs() -> list[Design]:
-    """Tops at every width. More lanes than a beat of BF16 has values serve other types alone."""
+    """Tops at every width, for BF16 alone and for all types; the engine has its policy alone."""
     designs = []
     for top in TOPS:
-        if top not in _files():
-            continue
         for width in WIDTHS:
-            for lanes, types in ((width // 16, BF16_ALONE), (width // 16, ""), (width // 8, "")):
-                parameters = {"DATA_W": str(width), "LANES": str(lanes)}
-                parameters |= {"TYPES": types} if types else {}
-                designs.append(Design(top, tuple(parameters.items())))
+            parameters = (("DATA_W", str(width)), ("LANES", str(width // 16)))
+            if top not in BOXES:
+                designs.append(Design(top, (*parameters, ("TYPES", BF16_ALONE))))
+            designs.append(Design(top, parameters))
     return designs
 
 
@@ -74,39 +78,45 @@ def placed_designs() -> list[Design]:
     return [
         design
         for design in top_designs()
-        if design.top != "wz_engine"
-        and dict(design.parameters) | {"DATA_W": "512", "LANES": "32"} == dict(design.parameters)
+        if design.top not in BOXES and ("DATA_W", "512") in design.parameters
     ]
 
 
 def sources(design: Design) -> list[Path]:
     """Files that a design is made of, packages first, in an order that compiles."""
-    found: dict[str, Path] = {}
-    wanted = [design.top]
-    while wanted:
-        name = wanted.pop()
-        if name in _files() and name not in found:
-            found[name] = _files()[name]
-            wanted += re.findall(r"\bwz_\w+", _code(found[name]))
-    packages = [name for name in found if not _is_module(found[name])]
+    found = _reached(design.top)
+    packages = [name for name in found if not _is_module(_files()[name])]
     ordered: list[str] = []
 
     def place(name: str) -> None:
         if name not in ordered:
             for other in packages:
-                if other != name and re.search(rf"\b{other}\b", _code(found[name])):
+                if other != name and re.search(rf"\b{other}\b", _code(_files()[name])):
                     place(other)
             ordered.append(name)
 
     for name in packages:
         place(name)
-    return [found[name] for name in [*ordered, *sorted(set(found) - set(packages))]]
+    return [_files()[name] for name in [*ordered, *sorted(set(found) - set(packages))]]
 
 
 def fingerprint(design: Design, *others: str) -> str:
     """A hash of a design's code, without comments and layout, and of `others`."""
-    text = [design.name, *others, *(_code(path) for path in sources(design))]
+    files = [_files()[name] for name in sorted(_reached(design.top, design.boxes))]
+    text = [design.name, *others, *(_code(path) for path in files)]
     return hashlib.sha256("\0".join(text).encode()).hexdigest()[:16]
+
+
+def _reached(top: str, boxes: tuple[str, ...] = ()) -> list[str]:
+    """Modules and packages that `top` is made of, but what is in `boxes`."""
+    found: list[str] = []
+    wanted = [top]
+    while wanted:
+        name = wanted.pop()
+        if name in _files() and name not in (*found, *boxes):
+            found.append(name)
+            wanted += re.findall(r"\bwz_\w+", _code(_files()[name]))
+    return found
 
 
 def _leaf(name: str) -> Iterator[Design]:

@@ -27,7 +27,7 @@ from typing import Any
 from hw.synth.designs import Design, every_design, fingerprint, placed_designs, sources
 from hw.synth.page import write_page
 from hw.synth.place import DEVICE, SEED, TARGET_MHZ, place_and_route
-from hw.synth.yosys import SynthesisError, synthesise, synthesise_ecp5
+from hw.synth.yosys import SynthesisError, read_lines, synthesise, synthesise_ecp5
 
 ROOT = Path(__file__).parents[2]
 EXPECTED = Path(__file__).with_name("resources.json")
@@ -42,7 +42,7 @@ Figures = dict[str, Any]
 
 def xcup(design: Design, folder: Path) -> Figures:
     """Primitives of UltraScale+, and levels of LUT6."""
-    area, depth = synthesise(folder, sources(design), design.top, dict(design.parameters))
+    area, depth = synthesise(folder, _read(design), design.top)
     path = depth.registers
     ends = f"{path.nets[0]} -> {path.nets[-1]}" if path.nets else ""
     return asdict(area) | {
@@ -59,8 +59,11 @@ def xcup(design: Design, folder: Path) -> Figures:
 
 def ecp5(design: Design, folder: Path) -> Figures:
     """Size and clock rate on ECP5."""
-    netlist = synthesise_ecp5(folder, sources(design), design.top, dict(design.parameters))
-    return asdict(place_and_route(netlist))
+    return asdict(place_and_route(synthesise_ecp5(folder, _read(design), design.top)))
+
+
+def _read(design: Design) -> list[str]:
+    return read_lines(sources(design), design.top, dict(design.parameters), design.boxes)
 
 
 FLOWS: dict[str, Callable[[Design, Path], Figures]] = {"xcup": xcup, "ecp5": ecp5}

@@ -90,13 +90,11 @@ class Area:
     carry: int
 
 
-def check(folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[str, str]) -> None:
-    """Read `top` and look for mistakes, before anything is mapped."""
+def check(folder: Path, read: Sequence[str], top: str) -> None:
+    """Read `top` with the script lines `read` and look for mistakes, before anything is mapped."""
     lines = [
-        _read(sources, top, parameters),
-        "proc",
+        *read,
         "check",
-        "opt_clean -purge",
         "dump -o front.il",
     ]
     _run(folder, "front", lines)
@@ -106,19 +104,18 @@ def check(folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[s
     netlist.unlink()
 
 
-def synthesise(
-    folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[str, str]
-) -> tuple[Area, Depth]:
-    """Map `top` to UltraScale+ and measure its logic depth; `folder` receives all files."""
-    check(folder, sources, top, parameters)
+def synthesise(folder: Path, read: Sequence[str], top: str) -> tuple[Area, Depth]:
+    """Map `top` to UltraScale+ and measure its logic depth; `folder` receives all files.
+
+    Args:
+        read: the script lines that read it, as `read_lines` makes them.
+    """
+    check(folder, read, top)
     _run(
         folder,
         "xcup",
         [
-            _read(sources, top, parameters),
-            # Variables that are set and read in one branch alone look like loops until they go.
-            "proc",
-            "opt_clean -purge",
+            *read,
             # The same front for both: memories are what UltraScale+ has.
             f"{_XILINX} -flatten -top {top} -run begin:map_ffram",
             "design -save front",
@@ -148,21 +145,30 @@ def synthesise(
     return area, depth
 
 
-def synthesise_ecp5(
-    folder: Path, sources: Sequence[Path], top: str, parameters: Mapping[str, str]
-) -> Path:
+def synthesise_ecp5(folder: Path, read: Sequence[str], top: str) -> Path:
     """Map `top` to ECP5; returns the path of the netlist for nextpnr."""
     netlist = folder / "ecp5.json"
-    check(folder, sources, top, parameters)
-    lines = [_read(sources, top, parameters), f"synth_ecp5 -top {top} -json {netlist.name}"]
+    check(folder, read, top)
+    lines = [*read, f"synth_ecp5 -top {top} -json {netlist.name}"]
     _run(folder, "ecp5", lines)
     return netlist
 
 
-def _read(sources: Iterable[Path], top: str, parameters: Mapping[str, str]) -> str:
-    settings = "".join(f" -G {name}={value}" for name, value in parameters.items())
-    files = " ".join(str(path.resolve()) for path in sources)
-    return f"read_slang --top {top}{settings} {files}"
+def read_lines(
+    sources: Iterable[Path],
+    top: str,
+    parameters: Mapping[str, str] | None = None,
+    boxes: Iterable[str] = (),
+) -> list[str]:
+    """The script lines that read `top`; of the modules `boxes`, the ports alone."""
+    settings = [f"-G {name}={value}" for name, value in (parameters or {}).items()]
+    settings += [f"--blackboxed-module {name}" for name in boxes]
+    files = [str(path.resolve()) for path in sources]
+    lines = [" ".join(["read_slang --top", top, *settings, *files])]
+    # Variables that are set and read in one branch alone look like loops until they go.
+    lines += ["proc", "opt_clean -purge"]
+    # The ports of a module that is left out become ports of the top.
+    return lines + [f"expose -evert t:{box}" for box in boxes]
 
 
 def _run(folder: Path, name: str, lines: Sequence[str]) -> None:

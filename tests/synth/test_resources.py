@@ -8,7 +8,7 @@ import pytest
 
 from hw.synth import designs, page, resources
 from hw.synth.depth import Depth
-from hw.synth.yosys import Area, SynthesisError, check, synthesise, trouble
+from hw.synth.yosys import Area, SynthesisError, check, read_lines, synthesise, trouble
 from tests.tools import require_module
 
 
@@ -20,7 +20,7 @@ def _yosys() -> None:
 def synthesise_text(folder: Path, text: str) -> tuple[Area, Depth]:
     source = folder / "wz_top.sv"
     source.write_text(text)
-    return synthesise(folder / "out", [source], "wz_top", {})
+    return synthesise(folder / "out", read_lines([source], "wz_top"), "wz_top")
 
 
 def test_one_module_is_as_expected(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_mistakes_stop_the_flow(tmp_path: Path, body: str, kind: str) -> None:
     source = tmp_path / "wz_top.sv"
     source.write_text(f"{HEAD} {body} endmodule")
     with pytest.raises(SynthesisError, match=kind):
-        check(tmp_path / "out", [source], "wz_top", {})
+        check(tmp_path / "out", read_lines([source], "wz_top"), "wz_top")
 
 
 def test_messages_of_a_log_are_noticed() -> None:
