@@ -15,7 +15,7 @@
 // themselves cannot be held.
 //
 //   latency       SCAN_LATENCY + 4 clocks from a block's last beat to its first word
-//                 (SCAN_LATENCY: 4 with 8 or 16 lanes, 5 with 32 or 64)
+//                 (SCAN_LATENCY: 4 with 8 lanes, 5 with 16 or 32, 6 with 64)
 //   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
 //                 reading costs a block 8 clocks a group, beside the counting of the next
 //   back-pressure s_tready falls while both memories hold blocks that are not read yet; also for
@@ -52,7 +52,9 @@ module wz_histogram
 );
 
   localparam int unsigned LANE_W = $clog2(lane_values(TYPES, LANES) + 1);
-  localparam int unsigned LEVELS = LANES > 16 ? 3 : 2;  // of the adder tree, four to one each
+  localparam int unsigned PAIRS = LANES / 2;
+  // Clocks of the adder tree: two to one, then four to one.
+  localparam int unsigned LEVELS = 1 + (PAIRS > 16 ? 3 : PAIRS > 4 ? 2 : 1);
 
   format_t format;
   assign format = folded_format(TYPES, s_format);
@@ -126,8 +128,9 @@ module wz_histogram
   logic [LANES-1:0][7:0] symbol_q;
   logic [LANES-1:0] lane_q, again;
   logic item_q, item_page_q, item_last_q, item_ranked_q;
-  // Clock 2: the count is there; its successor is written.
-  logic [LANES-1:0][LANE_W-1:0] count_q, count_next;
+  // Clock 2: the next count is written. Of the page that does not count it is 0, which clears.
+  logic [LANES-1:0][1:0][LANE_W-1:0] next_q;
+  logic [1:0] zero_q;
   logic [LANES-1:0][7:0] symbol2_q;
   logic [LANES-1:0] lane2_q;
   logic item2_page_q;
@@ -135,7 +138,7 @@ module wz_histogram
   // Reading and clearing, in step with clocks 1 and 2.
   logic scan_q, scan_page_q, scan_last_q;
   logic [5:0] scan_word_q;
-  logic [1:0] clear_q, clear2_q;  // by page: clock 1 and 2 read and clear a word
+  logic [1:0] clear_d, clear_q, clear2_q;  // by page: clock 1 and 2 read and clear a word
 
   always_ff @(posedge clk) begin
     item_q <= take;
@@ -160,13 +163,13 @@ module wz_histogram
     end
   end
 
-  logic [LANES-1:0][3:0][LANE_W-1:0] page_words[2];
+  logic [LANES-1:0][1:0][3:0][LANE_W-1:0] page_words;
   for (genvar lane = 0; lane < LANES; lane++) begin : g_lane
     logic [1:0][3:0][LANE_W-1:0] words;
     for (genvar page = 0; page < 2; page++) begin : g_page
       logic [5:0] address_q, address2_q;
       always_ff @(posedge clk) begin
-        address_q  <= (scan_q && scan_page_q == 1'(page)) || init_q ? scan_word_q : symbol[lane][7:2];
+        address_q  <= clear_d[page] ? scan_word_q : symbol[lane][7:2];
         address2_q <= address_q;
       end
       for (genvar bank = 0; bank < 4; bank++) begin : g_bank
@@ -175,18 +178,24 @@ module wz_histogram
         assign write = clear2_q[page] ||
             (lane2_q[lane] && item2_page_q == 1'(page) && symbol2_q[lane][1:0] == 2'(bank));
         always_ff @(posedge clk) begin
-          if (write) memory[address2_q] <= clear2_q[page] ? '0 : count_next[lane];
+          if (write) memory[address2_q] <= next_q[lane][page];
         end
         assign words[page][bank] = memory[address_q];
       end
-      assign page_words[page][lane] = words[page];
     end
-    assign count_next[lane] = count_q[lane] + 1'b1;
+    assign page_words[lane] = words;
     // What is read now is one short if the value just before was the same.
     assign again[lane] = lane2_q[lane] && symbol2_q[lane] == symbol_q[lane] &&
         item2_page_q == item_page_q;
+    logic [LANE_W-1:0] count, count_next;
+    assign count = again[lane] ? next_q[lane][0] | next_q[lane][1] :
+        words[item_page_q][symbol_q[lane][1:0]];
+    assign count_next = count + 1'b1;
     always_ff @(posedge clk) begin
-      count_q[lane] <= again[lane] ? count_next[lane] : words[item_page_q][symbol_q[lane][1:0]];
+      for (int page = 0; page < 2; page++) begin
+        next_q[lane][page] <= count_next;
+        if (zero_q[page]) next_q[lane][page] <= '0;
+      end
     end
   end
 
@@ -258,6 +267,12 @@ module wz_histogram
   end
 
   logic first_q;
+  always_comb begin
+    for (int page = 0; page < 2; page++) begin
+      clear_d[page] = (scan_q && scan_page_q == 1'(page)) || init_q;
+    end
+  end
+
   always_ff @(posedge clk) begin
     if (start) begin
       scan_q <= 1'b1;
@@ -281,7 +296,8 @@ module wz_histogram
     end
 
     for (int page = 0; page < 2; page++) begin
-      clear_q[page] <= (scan_q && scan_page_q == 1'(page)) || init_q;
+      clear_q[page] <= clear_d[page];
+      zero_q[page] <= clear_d[page] || count_page_q != 1'(page);
       if (seen_last_q && seen_page_q == 1'(page)) pending_q[page] <= 1'b1;
       if (start && next_page_q == 1'(page)) pending_q[page] <= 1'b0;
     end
@@ -329,24 +345,35 @@ module wz_histogram
   assign m_word   = word_pipe_q[SCAN_LATENCY-1];
   assign m_groups = groups_pipe_q[SCAN_LATENCY-1];
 
-  logic [LANES-1:0][3:0][LANE_W-1:0] read_q;
+  // The page that is not read counts as 0, so that no multiplexer is needed.
+  logic [LANES-1:0][1:0][3:0][LANE_W-1:0] read_q;
+  logic [1:0] skip_q;
   always_ff @(posedge clk) begin
-    for (int i = 0; i < int'(LANES); i++) read_q[i] <= page_words[read_page_q][i];
+    for (int page = 0; page < 2; page++) begin
+      skip_q[page] <= !scan_q || scan_page_q != 1'(page);
+      for (int i = 0; i < int'(LANES); i++) begin
+        read_q[i][page] <= page_words[i][page];
+        if (skip_q[page]) read_q[i][page] <= '0;
+      end
+    end
   end
 
   for (genvar bank = 0; bank < 4; bank++) begin : g_sum
-    logic [LANES-1:0][LANE_W-1:0] leaves;
+    logic [PAIRS-1:0][LANE_W:0] pairs_q;
     logic [COUNT_W-1:0] sum;
-    for (genvar lane = 0; lane < LANES; lane++) begin : g_leaf
-      assign leaves[lane] = read_q[lane][bank];
+    for (genvar pair = 0; pair < PAIRS; pair++) begin : g_pair
+      logic [LANE_W-1:0] even, odd;
+      assign even = read_q[2*pair][0][bank] | read_q[2*pair][1][bank];
+      assign odd  = read_q[2*pair+1][0][bank] | read_q[2*pair+1][1][bank];
+      always_ff @(posedge clk) pairs_q[pair] <= {1'b0, even} + {1'b0, odd};
     end
     wz_sum #(
-        .COUNT(LANES),
-        .W(LANE_W),
+        .COUNT(PAIRS),
+        .W(LANE_W + 1),
         .SUM_W(COUNT_W)
     ) u_sum (
         .clk,
-        .s_data(leaves),
+        .s_data(pairs_q),
         .m_sum(sum)
     );
     assign m_counts[bank] = sum;
@@ -354,7 +381,8 @@ module wz_histogram
 
 `ifndef SYNTHESIS
   a_room : assert property (@(posedge clk) disable iff (rst) m_start |-> m_room);
-  a_order : assert property (@(posedge clk) disable iff (rst) m_valid && m_last |=> !m_valid || m_first);
+  a_order : assert property (@(posedge clk) disable iff (rst)
+      m_valid && m_last |=> !m_valid || m_first);
 `endif
 
 endmodule

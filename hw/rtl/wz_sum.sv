@@ -30,17 +30,15 @@ module wz_sum #(
     end
   end
 
-  // Three numbers to two without a carry, twice, and one addition.
+  // Two sums that are kept apart: as one sum of four the tools build it from compressors, which are
+  // larger than three carry chains.
   for (genvar i = 0; i < NEXT; i++) begin : g_four
-    logic [NEXT_W-1:0] a, b, c, d, sum3, carry3, sum4, carry4;
+    logic [NEXT_W-1:0] a, b, c, d;
+    (* keep *) logic [NEXT_W-1:0] low, high;
     assign {d, c, b, a} = padded[4*i+:4];
-    assign sum3 = a ^ b ^ c;
-    assign carry3 = {(a[NEXT_W-2:0] & b[NEXT_W-2:0]) | (a[NEXT_W-2:0] & c[NEXT_W-2:0]) |
-                     (b[NEXT_W-2:0] & c[NEXT_W-2:0]), 1'b0};
-    assign sum4 = sum3 ^ carry3 ^ d;
-    assign carry4 = {(sum3[NEXT_W-2:0] & carry3[NEXT_W-2:0]) | (sum3[NEXT_W-2:0] & d[NEXT_W-2:0]) |
-                     (carry3[NEXT_W-2:0] & d[NEXT_W-2:0]), 1'b0};
-    always_ff @(posedge clk) sums_q[i] <= sum4 + carry4;
+    assign low = a + b;
+    assign high = c + d;
+    always_ff @(posedge clk) sums_q[i] <= low + high;
   end
 
   if (NEXT == 1) begin : g_done

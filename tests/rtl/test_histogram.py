@@ -22,7 +22,7 @@ class Histogram:
         self.lanes = lanes
         self.types = types
         self.dut = Dut("wz_histogram", parameters={"LANES": lanes, "TYPES": types})
-        self.scan_latency = 2 + (3 if lanes > 16 else 2)
+        self.scan_latency = {8: 4, 16: 5, 32: 5, 64: 6}[lanes]
 
     def run(self, blocks: Sequence[Block], stall: float = 0, *, reset: bool = True) -> None:
         if reset:
