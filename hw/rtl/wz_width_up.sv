@@ -6,9 +6,10 @@
 // a mask. tkeep must be all ones but at tlast, and there a run of ones from bit 0. m_axis_tuser is
 // the tuser of the first of the narrow beats that make a wide one.
 //
-//   latency       1 clock (DATA_W = 512); else 2 clocks after the narrow beat that completes a beat
+//   latency       1 clock after the narrow beat that completes a beat
 //   throughput    1 narrow beat a clock, also across packets
-//   back-pressure s_axis_tready falls only while two wide beats (at 512: one and a half) wait
+//   back-pressure s_axis_tready falls while a wide beat waits: it follows m_axis_tready in the same
+//                 clock, by one gate. All other outputs are flops
 
 module wz_width_up #(
     parameter int unsigned DATA_W = 512,  // 128, 256 or 512
@@ -35,86 +36,60 @@ module wz_width_up #(
   localparam int unsigned KEEP_W = DATA_W / 8;
   localparam int unsigned PARTS = 512 / DATA_W;
 
-  logic [DATA_W-1:0] masked;
-  for (genvar i = 0; i < KEEP_W; i++) begin : g_mask
-    assign masked[8*i+:8] = s_axis_tdata[8*i+:8] & {8{s_axis_tkeep[i]}};
+  logic [PARTS-1:0][DATA_W-1:0] data_q;
+  logic [PARTS-1:0][KEEP_W-1:0] keep_q;
+  logic [USER_W-1:0] user_q;
+  logic last_q, full_q;
+  logic [PARTS-1:0] place;  // one-hot: where the next narrow beat goes
+  logic take;
+
+  assign s_axis_tready = !full_q || m_axis_tready;
+  assign take = s_axis_tvalid && s_axis_tready;
+
+  always_ff @(posedge clk) begin
+    // Without s_axis_tvalid: the first part is free, and nothing counts before `full_q`.
+    for (int i = 0; i < int'(PARTS); i++) begin
+      if (s_axis_tready && (place[i] || place[0])) begin
+        keep_q[i] <= place[i] ? s_axis_tkeep : '0;
+        data_q[i] <= s_axis_tdata;
+        // One synchronous reset a byte: no logic in the way of the data.
+        for (int j = 0; j < int'(KEEP_W); j++) begin
+          if (!(place[i] && s_axis_tkeep[j])) data_q[i][8*j+:8] <= '0;
+        end
+      end
+    end
+    if (s_axis_tready) begin
+      if (place[0]) user_q <= s_axis_tuser;
+      last_q <= s_axis_tlast;
+      full_q <= s_axis_tvalid && (s_axis_tlast || place[PARTS-1]);
+    end
+    if (rst) full_q <= 1'b0;
   end
 
-  logic [511:0] wide_data;
-  logic [63:0] wide_keep;
-  logic [USER_W-1:0] wide_user;
-  logic wide_last, wide_valid, wide_ready;
-
   if (PARTS == 1) begin : g_same
-    assign {wide_data, wide_keep, wide_user} = {masked, s_axis_tkeep, s_axis_tuser};
-    assign wide_last = s_axis_tlast;
-    assign wide_valid = s_axis_tvalid;
-    assign s_axis_tready = wide_ready;
+    assign place = 1'b1;
+    wire unused = &{1'b0, take};
   end else begin : g_gather
-    logic [PARTS-1:0][DATA_W-1:0] data_q;
-    logic [PARTS-1:0][KEEP_W-1:0] keep_q;
-    logic [USER_W-1:0] user_q;
-    logic last_q, full_q;
-    logic [PARTS-1:0] place_q;  // one-hot: where the next narrow beat goes
-
-    assign {wide_data, wide_keep, wide_user} = {data_q, keep_q, user_q};
-    assign wide_last = last_q;
-    assign wide_valid = full_q;
-    assign s_axis_tready = !full_q || wide_ready;
-
+    logic [PARTS-1:0] place_q;
+    assign place = place_q;
     always_ff @(posedge clk) begin
-      if (wide_ready) full_q <= 1'b0;
-      if (s_axis_tvalid && s_axis_tready) begin
-        for (int i = 0; i < int'(PARTS); i++) begin
-          if (place_q[i]) begin
-            data_q[i] <= masked;
-            keep_q[i] <= s_axis_tkeep;
-          end else if (place_q[0]) begin
-            data_q[i] <= '0;
-            keep_q[i] <= '0;
-          end
-        end
-        if (place_q[0]) user_q <= s_axis_tuser;
-        last_q  <= s_axis_tlast;
-        full_q  <= s_axis_tlast || place_q[PARTS-1];
-        place_q <= s_axis_tlast ? PARTS'(1) : {place_q[PARTS-2:0], place_q[PARTS-1]};
-      end
-
-      if (rst) begin
-        full_q  <= 1'b0;
-        place_q <= PARTS'(1);
-      end
+      if (take) place_q <= s_axis_tlast ? PARTS'(1) : {place_q[PARTS-2:0], place_q[PARTS-1]};
+      if (rst) place_q <= PARTS'(1);
     end
   end
 
-  wz_skid #(
-      .W(512 + 64 + USER_W + 1)
-  ) u_skid (
-      .clk,
-      .rst,
-      .s_tdata ({wide_data, wide_keep, wide_user, wide_last}),
-      .s_tvalid(wide_valid),
-      .s_tready(wide_ready),
-      .m_tdata ({m_axis_tdata, m_axis_tkeep, m_axis_tuser, m_axis_tlast}),
-      .m_tvalid(m_axis_tvalid),
-      .m_tready(m_axis_tready)
-  );
+  assign {m_axis_tdata, m_axis_tkeep, m_axis_tuser} = {data_q, keep_q, user_q};
+  assign m_axis_tlast  = last_q;
+  assign m_axis_tvalid = full_q;
 
 `ifndef SYNTHESIS
   initial assert (DATA_W == 128 || DATA_W == 256 || DATA_W == 512);
 
-  localparam int unsigned LATENCY = (PARTS == 1) ? 1 : 2;
-  logic complete, complete_q;
-  if (PARTS == 1) begin : g_complete_same
-    assign complete = s_axis_tvalid && s_axis_tready;
-  end else begin : g_complete
-    assign complete =
-        s_axis_tvalid && s_axis_tready && (s_axis_tlast || g_gather.place_q[PARTS-1]);
-  end
-  always_ff @(posedge clk) complete_q <= complete && !rst;
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      (LATENCY == 1 ? complete : complete_q) |=> m_axis_tvalid);
-  a_full_rate : assert property (@(posedge clk) disable iff (rst) m_axis_tready |=> s_axis_tready);
+      take && (s_axis_tlast || place[PARTS-1]) |=> m_axis_tvalid);
+  a_full_rate : assert property (@(posedge clk) disable iff (rst) m_axis_tready |-> s_axis_tready);
+  a_stable : assert property (@(posedge clk) disable iff (rst) m_axis_tvalid && !m_axis_tready |=>
+      m_axis_tvalid && $stable({m_axis_tdata, m_axis_tkeep, m_axis_tuser, m_axis_tlast}));
   a_keep : assert property (@(posedge clk) disable iff (rst) s_axis_tvalid |->
       (s_axis_tkeep & (s_axis_tkeep + 1'b1)) == '0 && s_axis_tkeep[0] &&
       (s_axis_tlast || &s_axis_tkeep));

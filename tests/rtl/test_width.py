@@ -12,7 +12,8 @@ from tests.rtl.dut import Dut, Sink, Source
 WIDTHS = (128, *(pytest.param(width, marks=pytest.mark.full) for width in (256, 512)))
 STALLS = [(0, 0), (0.3, 0), (0, 0.3), (0.3, 0.3), (0.05, 0.8)]
 FIELDS = ("tdata", "tkeep", "tlast", "tuser")
-LATENCY = {128: 2, 256: 2, 512: 1}
+LATENCY_UP = 1
+LATENCY_DOWN = {128: 1, 256: 1, 512: 0}
 USER_W = 9
 
 
@@ -66,7 +67,7 @@ def test_up(up: tuple[int, Dut], stalls: tuple[float, float]) -> None:
         assert got.integers(field) == wide[field], field
     ends = _ends(packets, width)
     if stalls[1] == 0:
-        assert np.array_equal(got.clocks, sent.clocks[ends] + LATENCY[width])
+        assert np.array_equal(got.clocks, sent.clocks[ends] + LATENCY_UP)
     if stalls == (0, 0):
         assert np.array_equal(np.diff(sent.clocks), np.ones(sent.taken - 1))
 
@@ -87,7 +88,7 @@ def test_down(down: tuple[int, Dut], stalls: tuple[float, float]) -> None:
     if stalls[1] == 0:
         ends = _ends(packets, width)
         starts = np.array([0, *(ends[:-1] + 1)])
-        assert np.array_equal(got.clocks[starts], sent.clocks + LATENCY[width])
+        assert np.array_equal(got.clocks[starts], sent.clocks + LATENCY_DOWN[width])
 
 
 def test_reset_in_mid_packet(up: tuple[int, Dut], down: tuple[int, Dut]) -> None:
