@@ -9,7 +9,8 @@
 //
 // A beat of carriers leaves when the next one begins, at the end of a frame or when nothing comes
 // in: so at most one leaves a clock, although a beat can complete one and a frame's end leave
-// another. The last beat of a frame may hold no carrier at all. Carriers that are not there are zero.
+// another. The last beat of a frame may hold no carrier at all. Carriers that are not there are zero,
+// but for the symbols' bits, which mean nothing in what went through the network.
 //
 //   latency       1 clock past the network; through it NETWORK + 5 clocks, one less for a beat that
 //                 completes more than a record (NETWORK: of wz_compact, 6, 5 or 4 clocks for
@@ -53,6 +54,46 @@ module wz_carrier #(
   localparam int unsigned GROUPS = LANES / 8;
   localparam int unsigned RECORD_W = $bits(record_t);
 
+  // Bits of a lane that carry in some type; symbols, which the frame has elsewhere, do not move.
+  function automatic logic [LANE_W-1:0] carried();
+    carried = '0;
+    for (int unsigned tag = 1; tag < 6; tag++) begin
+      for (int unsigned i = 0; i < 8 * LAYOUTS[tag].width_bytes; i++) begin
+        if (TYPES[tag] && (i < LAYOUTS[tag].mantissa_bits ||
+            i >= LAYOUTS[tag].mantissa_bits + LAYOUTS[tag].exponent_bits)) begin
+          carried[i%LANE_W] = 1'b1;
+        end
+      end
+    end
+  endfunction
+  localparam logic [LANE_W-1:0] CARRIED = carried();
+  localparam int unsigned MOVED_W = $countones(CARRIED);
+
+  // Those bits together, and back where they were.
+  function automatic logic [MOVED_W-1:0] together(input logic [LANE_W-1:0] lane);
+    int unsigned at;
+    at = 0;
+    together = '0;
+    for (int unsigned i = 0; i < LANE_W; i++) begin
+      if (CARRIED[i]) begin
+        together[at] = lane[i];
+        at++;
+      end
+    end
+  endfunction
+
+  function automatic logic [LANE_W-1:0] apart(input logic [MOVED_W-1:0] moving);
+    int unsigned at;
+    at = 0;
+    apart = '0;
+    for (int unsigned i = 0; i < LANE_W; i++) begin
+      if (CARRIED[i]) begin
+        apart[i] = moving[at];
+        at++;
+      end
+    end
+  endfunction
+
   // Which values stay.
   logic [5:0] kind;
   assign kind = fold_kind(TYPES, s_record.kind);
@@ -79,20 +120,22 @@ module wz_carrier #(
   end
 
   // Clocks 1 to 3: keep, count in groups, add up. Index: after clock i + 1.
-  logic [LANES-1:0][LANE_W-1:0] data_q[3];
+  logic [LANES-1:0][LANE_W-1:0] s_lanes;
+  logic [LANES-1:0][MOVED_W-1:0] data_q[3];
   logic [LANES-1:0] keep_q[3];
   logic [RECORD_W-1:0] record_q[3];
   logic [2:0] first_q, last_q, valid_q;
   logic [GROUPS-1:0][3:0] group_q;
   logic [BASE_W:0] total, total_q;  // lanes
 
+  assign s_lanes = s_data;
   always_comb begin
     total = '0;
     for (int g = 0; g < int'(GROUPS); g++) total += (BASE_W + 1)'(group_q[g]);
   end
 
   always_ff @(posedge clk) begin
-    data_q[0]   <= s_data;
+    for (int i = 0; i < int'(LANES); i++) data_q[0][i] <= together(s_lanes[i]);
     keep_q[0]   <= keep;
     record_q[0] <= s_record;
     for (int i = 1; i < 3; i++) begin
@@ -122,7 +165,7 @@ module wz_carrier #(
   end
 
   localparam int unsigned USER_W = RECORD_W + 4 + BASE_W;
-  logic [LANES-1:0][LANE_W-1:0] moved;
+  logic [LANES-1:0][MOVED_W-1:0] moved;
   logic [LANES-1:0] taken, wrapped;
   logic [RECORD_W-1:0] n_record;
   logic n_first, n_last, n_full, n_over, n_valid;
@@ -130,7 +173,7 @@ module wz_carrier #(
 
   wz_compact #(
       .LANES(LANES),
-      .W(LANE_W),
+      .W(MOVED_W),
       .USER_W(USER_W)
   ) u_compact (
       .clk,
@@ -149,7 +192,7 @@ module wz_carrier #(
   );
 
   // Behind the network: the record that is being filled.
-  logic [LANES-1:0][LANE_W-1:0] sum_q;
+  logic [LANES-1:0][MOVED_W-1:0] sum_q;
   logic [RECORD_W-1:0] sum_record_q;
   logic sum_first_q;  // no record of the frame has left yet
   logic full_q;  // it is complete
@@ -186,10 +229,10 @@ module wz_carrier #(
 
   // The output register.
   localparam logic [1:0] OLD = 2'd0, NEW = 2'd1, PAST = 2'd2, ZERO = 2'd3;
-  logic [LANES-1:0][LANE_W-1:0] data_d, s_lanes;
+  logic [LANES-1:0][MOVED_W-1:0] moved_d;
+  logic [LANES-1:0][LANE_W-1:0] data_d;
   logic [LANES-1:0][1:0] select;
   logic past;
-  assign s_lanes = s_data;
   assign past = s_valid && !s_network;
 
   for (genvar i = 0; i < LANES; i++) begin : g_out
@@ -198,11 +241,13 @@ module wz_carrier #(
       else if (flush) select[i] = empty_q[i] ? ZERO : OLD;
       else select[i] = (taken[i] && !wrapped[i]) ? NEW : OLD;
       unique case (select[i])
-        NEW: data_d[i] = moved[i];
-        PAST: data_d[i] = s_lanes[i];
-        ZERO: data_d[i] = '0;
-        default: data_d[i] = sum_q[i];
+        NEW: moved_d[i] = moved[i];
+        PAST: moved_d[i] = together(s_lanes[i]);
+        ZERO: moved_d[i] = '0;
+        default: moved_d[i] = sum_q[i];
       endcase
+      // Symbols of carriers have no meaning.
+      data_d[i] = apart(moved_d[i]) | (s_lanes[i] & ~CARRIED);
     end
   end
 
