@@ -67,6 +67,15 @@ def test_engine(data_w: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     # Before the reset flops hold anything, also what no case of a one-hot state is for.
     options = ["--assert", "--no-assert-case", "--x-initial", "unique", "--x-assign", "unique"]
     options += ["-Wno-fatal", "--output-split", "10000"]
+    plusargs = ["+verilator+rand+reset+2", "+verilator+seed+1"]
+    if os.environ.get("COVERAGE"):
+        from tests.rtl.dut import COVERAGE
+
+        COVERAGE.mkdir(parents=True, exist_ok=True)
+        options.append("--coverage-line")
+        plusargs.append(f"+verilator+coverage+file+{COVERAGE / f'{TOP}-{data_w}.dat'}")
+        # To cocotb it would mean the coverage of Python.
+        monkeypatch.delenv("COVERAGE")
     runner = _Runner()
 
     def build(folder: Path) -> None:
@@ -91,7 +100,7 @@ def test_engine(data_w: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             build_dir=folder,
             test_dir=tmp_path,
             results_xml=str(tmp_path / "results.xml"),
-            plusargs=["+verilator+rand+reset+2", "+verilator+seed+1"],
+            plusargs=plusargs,
             seed=1,
             extra_env={"DATA_W": str(data_w)},
             log_file=log,
