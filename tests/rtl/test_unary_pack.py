@@ -14,7 +14,7 @@ from codec.format import Coder
 from tests.rtl import rows
 from tests.rtl.dut import Dut, Source
 
-LATENCY = {8: 9, 16: 10, 32: 12, 64: 13}
+LATENCY = {8: 10, 16: 11, 32: 12, 64: 13}
 ROWS = 64
 
 
