@@ -6,6 +6,9 @@
 // carriers dealt out to the values that have one, and the two are merged. Other beats are zero;
 // the tail, or a constant block, is filled in later. A block that travels as it is is all carriers.
 //
+// If BF16 alone is built, only what is beside the symbols is dealt out, half of the bits: those of a
+// block as it is stay in their lanes.
+//
 //   latency       3 clocks from the group of symbols that completes a beat, 4 from the job; 0 from a
 //                 carrier beat that is waited for
 //   throughput    1 beat a clock, or a group of symbols a clock
@@ -56,6 +59,10 @@ module wz_carrier_place
   localparam int unsigned GROUPS = (PLACES > LANES) ? PLACES / LANES : 1;
   localparam int unsigned GROUP_W = (GROUPS == 1) ? 1 : $clog2(GROUPS);
   localparam int unsigned LANES_USED = (PLACES > LANES) ? LANES : PLACES;
+  localparam int unsigned PLACE_BITS = 512 / PLACES;
+  // What is dealt out of a place.
+  localparam logic HALVES = TYPES == 6'b000010;
+  localparam int unsigned DEALT_BITS = HALVES ? 8 : PLACE_BITS;
 
   // The block's beats, one ahead: they are known long before their symbols.
   typedef struct packed {
@@ -117,6 +124,7 @@ module wz_carrier_place
   typedef struct packed {
     logic [PLACES-1:0][7:0] symbol;
     element_type_e element;
+    logic whole;  // carriers are all there is
     logic bare;
     logic bad_codes;
     logic bad;
@@ -158,6 +166,7 @@ module wz_carrier_place
   always_comb begin
     front_new.symbol = symbol;
     front_new.element = beat_q.element;
+    front_new.whole = beat_q.stored && !beat_q.symbols;
     front_new.bare = beat_q.bare;
     front_new.bad_codes = beat_q.symbols && (s_symbol_bad_codes || bad_codes_q);
     front_new.bad = beat_q.symbols && (s_symbol_bad || bad_q);
@@ -199,7 +208,7 @@ module wz_carrier_place
     localparam int unsigned V2 = p * 32 / PLACES;
     localparam int unsigned V4 = p * 16 / PLACES;
     always_comb begin
-      unique case (width_log2(front.element))
+      unique case (width_log2(built(TYPES, front.element)))
         2'd1: mask[p] = front_carried[(V2<PLACES)?V2 : 0];
         2'd2: mask[p] = front_carried[V4];
         default: mask[p] = front_carried[p];
@@ -210,32 +219,39 @@ module wz_carrier_place
   // The frame's carrier beats: how many there are, and in the last one how many places.
   typedef struct packed {
     logic [5:0] last_beat;
+    logic [1:0] value_places_log2;
+    logic [6:0] last_values;
+  } carriers_new_t;
+
+  typedef struct packed {
+    logic [5:0] last_beat;
+    logic single;
     logic [PLACE_W:0] last_count;
   } carriers_t;
 
   localparam int unsigned CARRIERS_DEPTH = 8;
-  carriers_t carriers_new_q, carriers_next, carriers;
+  carriers_new_t carriers_new_q, carriers_stored;
+  carriers_t carriers_next, carriers;
   logic carriers_new_valid_q, carriers_ready, carriers_next_valid, carriers_next_ready;
   logic carriers_valid, carriers_take, item_last, item_valid, item_ready;
   logic [$clog2(CARRIERS_DEPTH):0] carriers_level;
-  logic [5:0] item_q;
-  logic [6:0] last_values;
-  logic [PLACES-1:0][512/PLACES-1:0] placed;
+  logic [5:0] item_next_q;  // the number of the item behind the one at the input
+  logic item_first_q, item_end_q;
+  logic [PLACES-1:0][PLACE_BITS-1:0] carrier;
+  logic [PLACES-1:0][DEALT_BITS-1:0] item, placed;
   logic [PLACES-1:0] keep;
   logic item_user, count_error;
 
-  assign last_values = 7'(s_job_tdata.carrier_last_value) + 7'd1;
-
   always_ff @(posedge clk) begin
     carriers_new_q.last_beat <= s_job_tdata.carrier_last_beat;
-    carriers_new_q.last_count <=
-        (PLACE_W + 1)'(last_values << ($clog2(PLACES) - 32'(values_log2(element))));
+    carriers_new_q.value_places_log2 <= 2'($clog2(PLACES) - 32'(values_log2(element)));
+    carriers_new_q.last_values <= 7'(s_job_tdata.carrier_last_value) + 7'd1;
     carriers_new_valid_q <= beat_next && fresh_q && !s_job_tdata.no_carriers;
     if (rst) carriers_new_valid_q <= 1'b0;
   end
 
   wz_fifo #(
-      .W($bits(carriers_t)),
+      .W($bits(carriers_new_t)),
       .DEPTH(CARRIERS_DEPTH)
   ) u_carriers (
       .clk,
@@ -243,11 +259,18 @@ module wz_carrier_place
       .s_tdata(carriers_new_q),
       .s_tvalid(carriers_new_valid_q),
       .s_tready(carriers_ready),
-      .m_tdata(carriers_next),
+      .m_tdata(carriers_stored),
       .m_tvalid(carriers_next_valid),
       .m_tready(carriers_next_ready),
       .level(carriers_level)
   );
+
+  always_comb begin
+    carriers_next.last_beat = carriers_stored.last_beat;
+    carriers_next.single = carriers_stored.last_beat == '0;
+    carriers_next.last_count =
+        (PLACE_W + 1)'(carriers_stored.last_values << carriers_stored.value_places_log2);
+  end
 
   wz_skid #(
       .W($bits(carriers_t))
@@ -263,18 +286,34 @@ module wz_carrier_place
   );
 
   assign item_valid = carriers_valid && s_carrier_tvalid;
-  assign item_last = item_q == carriers.last_beat;
+  assign item_last = item_first_q ? carriers.single : item_end_q;
   assign s_carrier_tready = carriers_valid && item_ready;
   assign carriers_take = s_carrier_tvalid && item_ready && item_last;
 
   always_ff @(posedge clk) begin
-    if (item_valid && item_ready) item_q <= item_last ? '0 : item_q + 1'b1;
-    if (rst) item_q <= '0;
+    if (item_valid && item_ready) begin
+      item_first_q <= item_last;
+      item_next_q <= item_last ? 6'd1 : item_next_q + 1'b1;
+      item_end_q <= item_next_q == carriers.last_beat;
+    end
+    if (rst) begin
+      item_first_q <= 1'b1;
+      item_next_q  <= 6'd1;
+    end
+  end
+
+  assign carrier = s_carrier_tdata;
+  for (genvar p = 0; p < PLACES; p++) begin : g_item
+    if (HALVES) begin : g_half
+      assign item[p] = {carrier[p][PLACE_BITS-1], carrier[p][DEALT_BITS-2:0]};
+    end else begin : g_whole
+      assign item[p] = carrier[p];
+    end
   end
 
   wz_deal #(
       .LANES(PLACES),
-      .W(512 / PLACES),
+      .W(DEALT_BITS),
       .USER_W($bits(front_t))
   ) u_deal (
       .clk,
@@ -285,7 +324,7 @@ module wz_carrier_place
       .s_mask_tlast(front_last),
       .s_mask_tvalid(front_valid),
       .s_mask_tready(mask_ready),
-      .s_item_tdata(s_carrier_tdata),
+      .s_item_tdata(item),
       .s_item_tcount(item_last ? carriers.last_count : (PLACE_W + 1)'(PLACES)),
       .s_item_tuser(1'b0),
       .s_item_tlast(item_last),
@@ -311,14 +350,24 @@ module wz_carrier_place
       localparam int unsigned BIT = b % WIDTH;
       localparam int unsigned LSB = LAYOUTS[t].mantissa_bits;
       if (TYPES[t] && V < PLACES && BIT >= LSB && BIT < LSB + LAYOUTS[t].exponent_bits) begin : g_in
-        assign of_type[t] = dealt.symbol[V][BIT-LSB] && dealt.element == element_type_e'(3'(t));
+        assign of_type[t] = dealt.symbol[V][BIT-LSB] &&
+                            built(TYPES, dealt.element) == element_type_e'(3'(t));
       end else begin : g_out
         assign of_type[t] = 1'b0;
       end
     end
     assign symbol_bits[b] = |of_type;
-    assign m_tdata[b] = (placed[b/(512/PLACES)][b%(512/PLACES)] && keep[b/(512/PLACES)]) ||
-                        symbol_bits[b];
+    localparam int unsigned P = b / PLACE_BITS;
+    localparam int unsigned BIT_IN_PLACE = b % PLACE_BITS;
+    if (!HALVES) begin : g_all
+      assign m_tdata[b] = (placed[P][BIT_IN_PLACE] && keep[P]) || symbol_bits[b];
+    end else if (BIT_IN_PLACE == PLACE_BITS - 1) begin : g_sign
+      assign m_tdata[b] = placed[P][DEALT_BITS-1] && keep[P];
+    end else if (BIT_IN_PLACE < DEALT_BITS - 1) begin : g_mantissa
+      assign m_tdata[b] = placed[P][BIT_IN_PLACE] && keep[P];
+    end else begin : g_symbol
+      assign m_tdata[b] = (s_carrier_tdata[b] && dealt.whole) || symbol_bits[b];
+    end
   end
 
   assign m_bad_codes = dealt.bad_codes;
@@ -328,6 +377,7 @@ module wz_carrier_place
   a_carriers : assert property (@(posedge clk) disable iff (rst)
       carriers_new_valid_q |-> carriers_ready);
 `endif
-  wire unused = &{1'b0, s_symbol_tdata, s_symbol_nonzero, carriers_level, carriers_ready, item_user};
+  wire unused = &{1'b0, s_symbol_tdata, s_symbol_nonzero, carriers_level, carriers_ready, item_user,
+                    dealt};
 
 endmodule

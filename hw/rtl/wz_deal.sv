@@ -69,16 +69,24 @@ module wz_deal #(
   logic none_q, last_q, valid_q;
   logic advance1;
 
-  // Ones, in 4 LUT levels: of every six bits, then of every weight, then their sum.
-  function automatic logic [5:0] ones(input logic [35:0] bits);
-    logic [5:0][2:0] six;
+  // Ones of up to 36 bits from those of sixes: of each weight of these counts, then their sum.
+  function automatic logic [5:0] total(input logic [5:0][2:0] six);
     logic [2:0][2:0] weight;
-    for (int i = 0; i < 6; i++) six[i] = 3'($countones(bits[6*i+:6]));
     for (int w = 0; w < 3; w++) begin
-      weight[w] = 3'($countones({six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]}));
+      weight[w] = 3'($countones({
+        six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]}));
     end
     return 6'(weight[0]) + {2'b00, weight[1], 1'b0} + {1'b0, weight[2], 2'b00};
   endfunction
+
+  logic [SEGMENTS-1:0][5:0][2:0] six;
+  for (genvar s = 0; s < SEGMENTS; s++) begin : g_six
+    logic [35:0] segment;
+    assign segment = 36'(s_mask_tdata[s*SEGMENT+:SEGMENT]);
+    for (genvar k = 0; k < 6; k++) begin : g_count
+      assign six[s][k] = 3'($countones(segment[6*k+:6]));
+    end
+  end
 
   for (genvar i = 0; i < LANES; i++) begin : g_lane
     localparam int unsigned FIRST = i / BLOCK * BLOCK;
@@ -96,15 +104,28 @@ module wz_deal #(
     if (b * BLOCK == FIRST) begin : g_first
       assign in_segment_q[b] = '0;
     end else begin : g_more
+      // Whole sixes, and the rest.
+      localparam int unsigned SIXES = (b * BLOCK - FIRST) / 6;
+      localparam int unsigned REST = (b * BLOCK - FIRST) % 6;
+      logic [5:0][2:0] lower;
+      for (genvar k = 0; k < 6; k++) begin : g_count
+        if (k < SIXES) begin : g_six
+          assign lower[k] = six[FIRST/SEGMENT][k];
+        end else if (k == SIXES && REST != 0) begin : g_rest
+          assign lower[k] = 3'($countones(s_mask_tdata[b*BLOCK-1-:REST]));
+        end else begin : g_none
+          assign lower[k] = '0;
+        end
+      end
       always_ff @(posedge clk) begin
-        if (advance1) in_segment_q[b] <= SEGMENT_W'(ones(36'(s_mask_tdata[b*BLOCK-1:FIRST])));
+        if (advance1) in_segment_q[b] <= SEGMENT_W'(total(lower));
       end
     end
   end
 
   for (genvar s = 0; s < SEGMENTS; s++) begin : g_segment
     always_ff @(posedge clk) begin
-      if (advance1) segment_q[s] <= (SEGMENT_W + 1)'(ones(36'(s_mask_tdata[s*SEGMENT+:SEGMENT])));
+      if (advance1) segment_q[s] <= (SEGMENT_W + 1)'(total(six[s]));
     end
   end
 
@@ -124,48 +145,69 @@ module wz_deal #(
   localparam int unsigned LEVELS = (COUNT_W + 1) / 2;
 
   logic [LANE_W-1:0] base_q;  // items taken of the vector before; 0: all of them
+  logic [LANE_W-1:0] less_one_q;  // that less one: its carry tells whether a vector is wanted
   logic [COUNT_W-1:0] base;
+  logic [COUNT_W-1:0] less_one;
   logic [LANES-1:0][COUNT_W-1:0] place;
-  logic [COUNT_W:0] stop;  // the place behind the last item
+  logic [LANE_W-1:0] stop;  // the place behind the last item, modulo LANES
   logic [LEVELS-1:0][LANES-1:0][1:0] select_d, select_q;
   logic [LANES-1:0] keep_q2;
   logic [USER_W-1:0] user_q2;
   logic [COUNT_W-1:0] position_q2;  // items taken of the last vector that was touched
   logic want, want_q2, none_q2, last_q2, valid_q2;
+  logic use_item_q2;  // takes of the items at the input: what waits for them stays so
   logic advance2, issue;
+  logic ended_q, ended_d, drain_q, ended, take;  // about the items, see below
 
   assign base = {base_q == '0, base_q};
 
-  // Sums of three: a carry-save step and one adder.
-  function automatic logic [COUNT_W:0] sum(input logic [COUNT_W:0] x, input logic [COUNT_W:0] y,
-                                           input logic [COUNT_W:0] z);
-    return (x ^ y ^ z) + {(x[COUNT_W-1:0] & y[COUNT_W-1:0]) | (x[COUNT_W-1:0] & z[COUNT_W-1:0]) |
-                          (y[COUNT_W-1:0] & z[COUNT_W-1:0]), 1'b0};
+  // Sums of three: a carry-save step, then by threes of bits, the upper one for either carry.
+  localparam int unsigned SUM_W = 7;
+  typedef logic [SUM_W-1:0] sum_t;
+
+  function automatic logic [3:0] three(input logic [2:0] x, input logic [2:0] y, input logic carry);
+    three[0] = x[0] ^ y[0] ^ carry;
+    three[1] = x[1] ^ y[1] ^ ((x[0] & y[0]) | ((x[0] | y[0]) & carry));
+    three[2] = x[2] ^ y[2] ^ ((x[1] & y[1]) | ((x[1] | y[1]) & x[0] & y[0]) |
+                              ((x[1] | y[1]) & (x[0] | y[0]) & carry));
+    three[3] = (x[2] & y[2]) | ((x[2] | y[2]) & x[1] & y[1]) |
+               ((x[2] | y[2]) & (x[1] | y[1]) & x[0] & y[0]) |
+               ((x[2] | y[2]) & (x[1] | y[1]) & (x[0] | y[0]) & carry);
   endfunction
 
-  localparam int unsigned SUM_W = COUNT_W + 1;
+  function automatic sum_t sum(input sum_t x, input sum_t y, input sum_t z);
+    sum_t one, two;
+    logic [3:0] lower, upper;
+    one = x ^ y ^ z;
+    two = ((x & y) | (x & z) | (y & z)) << 1;
+    lower = three(one[2:0], two[2:0], 1'b0);
+    upper = lower[3] ? three(one[5:3], two[5:3], 1'b1) : three(one[5:3], two[5:3], 1'b0);
+    return {one[6] ^ two[6] ^ upper[3], upper[2:0], lower[2:0]};
+  endfunction
+
   if (SEGMENTS == 1) begin : g_one
-    assign stop = SUM_W'(base) + SUM_W'(segment_q[0]);
+    assign stop = LANE_W'(sum(SUM_W'(base_q), SUM_W'(segment_q[0]), '0));
+    assign less_one = COUNT_W'(sum(SUM_W'(less_one_q), SUM_W'(segment_q[0]), '0));
     for (genvar i = 0; i < LANES; i++) begin : g_place
       assign place[i] = COUNT_W'(sum(
           SUM_W'(base), SUM_W'(in_segment_q[i/BLOCK]), SUM_W'(in_block_q[i])));
     end
   end else begin : g_two
-    assign stop = sum(SUM_W'(base), SUM_W'(segment_q[0]), SUM_W'(segment_q[SEGMENTS-1]));
+    assign stop = LANE_W'(sum(
+        SUM_W'(base_q), SUM_W'(segment_q[0]), SUM_W'(segment_q[SEGMENTS-1])));
+    assign less_one = COUNT_W'(sum(
+        SUM_W'(less_one_q), SUM_W'(segment_q[0]), SUM_W'(segment_q[SEGMENTS-1])));
     for (genvar i = 0; i < LANES; i++) begin : g_place
       if (i < SEGMENT) begin : g_lower
         assign place[i] = COUNT_W'(sum(
             SUM_W'(base), SUM_W'(in_segment_q[i/BLOCK]), SUM_W'(in_block_q[i])));
       end else begin : g_upper
-        logic [COUNT_W:0] x, y, z;
+        sum_t x, y, z;
         assign {x, y, z} = {
           SUM_W'(base), SUM_W'(segment_q[0]), SUM_W'(in_segment_q[i/BLOCK])
         };
         assign place[i] = COUNT_W'(sum(
-            x ^ y ^ z,
-            {(x[COUNT_W-1:0] & y[COUNT_W-1:0]) | (x[COUNT_W-1:0] & z[COUNT_W-1:0]) |
-             (y[COUNT_W-1:0] & z[COUNT_W-1:0]), 1'b0},
-            SUM_W'(in_block_q[i])));
+            x ^ y ^ z, ((x & y) | (x & z) | (y & z)) << 1, SUM_W'(in_block_q[i])));
       end
     end
   end
@@ -188,8 +230,8 @@ module wz_deal #(
     end
   end
 
-  assign want = stop > (COUNT_W + 1)'(LANES);
-  assign advance2 = !valid_q2 || issue;
+  assign want = less_one[LANE_W];
+  assign advance2 = !valid_q2 || (m_tready && !drain_q && (!use_item_q2 || s_item_tvalid));
   assign advance1 = !valid_q || advance2;
   assign s_mask_tready = advance1;
 
@@ -198,16 +240,21 @@ module wz_deal #(
       select_q <= select_d;
       keep_q2 <= keep_q;
       user_q2 <= user_q;
-      position_q2 <= {stop[LANE_W-1:0] == '0, stop[LANE_W-1:0]};
+      position_q2 <= {stop == '0, stop};
       want_q2 <= want;
+      use_item_q2 <= (want || last_q) && !none_q && !ended_d;
       none_q2 <= none_q;
       last_q2 <= last_q;
       valid_q2 <= valid_q;
-      if (valid_q) base_q <= last_q ? '0 : stop[LANE_W-1:0];
+      if (valid_q) begin
+        base_q <= last_q ? '0 : stop;
+        less_one_q <= last_q ? '1 : less_one[LANE_W-1:0];
+      end
     end
     if (rst) begin
       valid_q2 <= 1'b0;
-      base_q   <= '0;
+      base_q <= '0;
+      less_one_q <= '1;
     end
   end
 
@@ -215,20 +262,17 @@ module wz_deal #(
   logic [LANES-1:0][W-1:0] before_q;
   logic [COUNT_W-1:0] count_q;
   logic [ITEM_USER_W-1:0] item_user_q;
-  logic ended_q, drain_q;
-  logic ended, use_item, take;
-
   assign ended = ended_q || none_q2;
-  assign use_item = (want_q2 || last_q2) && !ended;
-  assign m_tvalid = valid_q2 && !drain_q && (!use_item || s_item_tvalid);
-  assign issue = m_tvalid && m_tready;
-  assign s_item_tready = drain_q || (valid_q2 && use_item && m_tready);
+  assign m_tvalid = valid_q2 && !drain_q && (!use_item_q2 || s_item_tvalid);
+  assign issue = valid_q2 && m_tready && !drain_q && (!use_item_q2 || s_item_tvalid);
+  assign s_item_tready = drain_q || (valid_q2 && use_item_q2 && m_tready);
   assign take = s_item_tvalid && s_item_tready;
+  assign ended_d = issue ? !last_q2 && (use_item_q2 ? s_item_tlast : ended_q) : ended_q;
 
   assign m_tkeep = keep_q2;
   assign m_tuser = user_q2;
   assign m_tlast = last_q2;
-  assign m_titem = use_item ? s_item_tuser : item_user_q;
+  assign m_titem = use_item_q2 ? s_item_tuser : item_user_q;
 
   always_comb begin
     if (ended) begin
@@ -247,15 +291,14 @@ module wz_deal #(
       item_user_q <= s_item_tuser;
     end
 
+    ended_q <= ended_d;
     if (drain_q) begin
       if (s_item_tvalid && s_item_tlast) drain_q <= 1'b0;
     end else if (issue) begin
       if (last_q2) begin
-        ended_q <= 1'b0;
         count_q <= COUNT_W'(LANES);
-        drain_q <= use_item && !s_item_tlast;
-      end else if (use_item) begin
-        ended_q <= s_item_tlast;
+        drain_q <= use_item_q2 && !s_item_tlast;
+      end else if (use_item_q2) begin
         count_q <= s_item_tcount;
       end
     end

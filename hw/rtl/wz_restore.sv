@@ -10,7 +10,8 @@
 //
 //   latency       18 clocks from the unary word with the code behind a group of LANES codes (19 if it has
 //                 more than 2 * LANES) to the group's beat; 9 from the plan of a block without symbols;
-//                 the last beat of a block at least 10 after it came to wz_seal
+//                 a clock less if FP32 is not built. The last beat of a block at least 10 after it came
+//                 to wz_seal
 //   throughput    1 beat a clock, or LANES values; 8 clocks a frame with symbols (16 with coder R2)
 //   back-pressure no ready depends on m_axis_tready but through flops; queues of 16 frames
 //

@@ -162,12 +162,12 @@ module wz_seal
   end
 
   // Verdicts, waiting for the status and for their last beats.
-  logic wrong, wrong_codes, wrong_coded, wrong_valid, wrong_ready, verdict_ready, last_go;
+  logic wrong, wrong_codes, wrong_coded, wrong_valid, wrong_ready;
   logic [1:0] wrong_mode;
   logic [LEVEL_W:0] wrong_level;
-  logic verdict_valid_q, verdict_coded_q;
-  mode_e verdict_mode_q;
-  error_e verdict_q;
+  logic verdict_ready, verdict_valid, verdict_coded, last_go;
+  logic [1:0] verdict_mode, verdict;
+  error_e verdict_new;
 
   wz_fifo #(
       .W(5),
@@ -184,36 +184,42 @@ module wz_seal
       .level(wrong_level)
   );
 
-  assign verdict_ready = !verdict_valid_q || last_go;
   assign s_status_tready = verdict_ready && wrong_valid;
 
-  always_ff @(posedge clk) begin
-    if (verdict_ready) begin
-      if (s_status_late && wrong_codes) verdict_q <= ERROR_CORRUPT;
-      else if (s_status_tdata != ERROR_NONE) verdict_q <= s_status_tdata;
-      else verdict_q <= (wrong || wrong_codes) ? ERROR_CORRUPT : ERROR_NONE;
-      verdict_coded_q <= wrong_coded;
-      verdict_mode_q  <= mode_e'(wrong_mode);
-      verdict_valid_q <= wrong_valid && s_status_tvalid;
-    end
-    if (rst) verdict_valid_q <= 1'b0;
+  always_comb begin
+    if (s_status_late && wrong_codes) verdict_new = ERROR_CORRUPT;
+    else if (s_status_tdata != ERROR_NONE) verdict_new = s_status_tdata;
+    else verdict_new = (wrong || wrong_codes) ? ERROR_CORRUPT : ERROR_NONE;
   end
 
+  wz_skid #(
+      .W(5)
+  ) u_verdict (
+      .clk,
+      .rst,
+      .s_tdata({verdict_new, wrong_coded, wrong_mode}),
+      .s_tvalid(wrong_valid && s_status_tvalid),
+      .s_tready(verdict_ready),
+      .m_tdata({verdict, verdict_coded, verdict_mode}),
+      .m_tvalid(verdict_valid),
+      .m_tready(last_go)
+  );
+
   // Output.
-  assign m_axis_tvalid = out_valid && (!out_last || verdict_valid_q);
-  assign out_ready = m_axis_tready && (!out_last || verdict_valid_q);
-  assign last_go = out_valid && out_last && verdict_valid_q && m_axis_tready;
+  assign m_axis_tvalid = out_valid && (!out_last || verdict_valid);
+  assign out_ready = m_axis_tready && (!out_last || verdict_valid);
+  assign last_go = out_valid && out_last && m_axis_tready;
   assign m_axis_tlast = out_last;
-  assign m_axis_tuser = out_last ? verdict_q : ERROR_NONE;
+  assign m_axis_tuser = out_last ? error_e'(verdict) : ERROR_NONE;
 
   always_comb begin
     for (int j = 0; j < 64; j++) m_axis_tkeep[j] = !out_last || 6'(j) <= out_last_byte;
   end
 
   always_ff @(posedge clk) begin
-    event_valid <= last_go;
-    event_coded <= verdict_coded_q;
-    event_mode  <= verdict_mode_q;
+    event_valid <= last_go && verdict_valid;
+    event_coded <= verdict_coded;
+    event_mode  <= mode_e'(verdict_mode);
     event_error <= m_axis_tuser;
     if (rst) event_valid <= 1'b0;
   end

@@ -89,19 +89,34 @@ module wz_unary_scan #(
     end
   endfunction
 
-  // Ones, in 4 LUT levels: of every six bits, then of every weight, then their sum.
+  // Ones in 4 LUT levels, none of which needs more than 6 inputs: of every six bits, of every weight
+  // of these counts, and two small sums.
+  function automatic logic [2:0] ones_of_6(input logic [5:0] x);
+    logic s0, s1, c0, c1, c2;
+    s0 = x[0] ^ x[1] ^ x[2];
+    c0 = (x[0] & x[1]) | (x[2] & (x[0] | x[1]));
+    s1 = x[3] ^ x[4] ^ x[5];
+    c1 = (x[3] & x[4]) | (x[5] & (x[3] | x[4]));
+    c2 = s0 & s1;
+    return {(c0 & c1) | (c2 & (c0 | c1)), c0 ^ c1 ^ c2, s0 ^ s1};
+  endfunction
+
   function automatic logic [5:0] ones(input logic [35:0] word);
     logic [5:0][2:0] six;
     logic [2:0][2:0] weight;
-    for (int i = 0; i < 6; i++) six[i] = 3'($countones(word[6*i+:6]));
+    logic [3:0] twos, fours;
+    for (int i = 0; i < 6; i++) six[i] = ones_of_6(word[6*i+:6]);
     for (int w = 0; w < 3; w++) begin
-      weight[w] = 3'($countones({six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]}));
+      weight[w] = ones_of_6({six[0][w], six[1][w], six[2][w], six[3][w], six[4][w], six[5][w]});
     end
-    return 6'(weight[0]) + {2'b00, weight[1], 1'b0} + {1'b0, weight[2], 2'b00};
+    twos  = 4'(weight[1]) + 4'(weight[0][2:1]);
+    fours = 4'(weight[2]) + 4'(twos[3:1]);
+    return {fours, twos[0], weight[0][0]};
   endfunction
 
   localparam table_t GAPS[7] = '{
-      gap_table(0), gap_table(1), gap_table(2), gap_table(3), gap_table(4), gap_table(5), gap_table(6)
+      gap_table(0), gap_table(1), gap_table(2), gap_table(3),
+      gap_table(4), gap_table(5), gap_table(6)
   };
   localparam table_t TRAIL = trail_table();
 
@@ -229,20 +244,36 @@ module wz_unary_scan #(
     end
   end
   assign half_sum = (QUADS == 1) ? 8'(before_b[2]) : quad_sum[QUADS/2];
-  // The lower half's quads, then the upper's, zero where there are none.
-  logic [3:0][5:0] quads;
-  assign quads[0] = quad_b[0];
-  assign quads[1] = (QUADS == 4) ? quad_b[(QUADS==4)?1 : 0] : '0;
-  assign quads[2] = (QUADS == 1) ? '0 : quad_b[QUADS/2];
-  assign quads[3] = (QUADS == 4) ? quad_b[QUADS-1] : '0;
-
-  // Two halves of which none is odd: 2 * LANES codes may be taken for one too many, which costs
-  // nothing, as LANES leave in a clock.
-  logic [6:0] lower_sum, upper_sum;
-  assign lower_sum = (QUADS == 1) ? 7'(before_b[2]) : 7'(quads[0]) + 7'(quads[1]);
-  assign upper_sum = (QUADS == 1) ? 7'(quad_b[0]) - 7'(before_b[2])
-                                  : 7'(quads[2]) + 7'(quads[3]);
-  assign over = SLOTS < BITS && 7'(lower_sum[6:1]) + 7'(upper_sum[6:1]) >= 7'(SLOTS / 2);
+  // More codes than slots: with four quads, the carry of their sum and a constant, in carry-save
+  // steps and then by threes of bits.
+  if (QUADS == 4) begin : g_over
+    localparam logic [7:0] MORE = 8'(127 - SLOTS);
+    logic [7:0] q0, q1, q2, q3, s1, c1, s2, c2, s3, c3;
+    logic [2:0] made, passed;
+    assign {q0, q1, q2, q3} = {
+      8'(quad_b[0]), 8'(quad_b[1]), 8'(quad_b[2]), 8'(quad_b[QUADS-1])
+    };
+    assign s1 = q0 ^ q1 ^ q2;
+    assign c1 = ((q0 & q1) | (q2 & (q0 | q1))) << 1;
+    assign s2 = s1 ^ c1 ^ q3;
+    assign c2 = ((s1 & c1) | (q3 & (s1 | c1))) << 1;
+    assign s3 = s2 ^ c2 ^ MORE;
+    assign c3 = ((s2 & c2) | (MORE & (s2 | c2))) << 1;
+    for (genvar g = 0; g < 3; g++) begin : g_three
+      // Of bits 0, 1 to 3 and 4 to 6.
+      localparam int unsigned LOW = (g == 0) ? 0 : 3 * g - 2;
+      localparam int unsigned W = (g == 0) ? 1 : 3;
+      logic [W:0] x;
+      assign x = (W + 1)'(s3[LOW+:W]) + (W + 1)'(c3[LOW+:W]);
+      assign made[g] = x[W];
+      assign passed[g] = &(s3[LOW+:W] ^ c3[LOW+:W]);
+    end
+    assign over = SLOTS < BITS && (s3[7] ^ c3[7] ^ (made[2] || (passed[2] &&
+                  (made[1] || (passed[1] && made[0])))));
+    wire unused = &{1'b0, passed[0]};
+  end else begin : g_over_few
+    assign over = quad_sum[QUADS] > 8'(SLOTS);
+  end
 
   // All codes of the part and K more, in 8 bits.
   function automatic logic [7:0] total(input logic [3:0][5:0] four, input logic [7:0] k);
@@ -304,12 +335,19 @@ module wz_unary_scan #(
   assign last_code = write_q + {{POINTER_W - 8{!found_c}}, less_one_c};
   assign complete = write_q + {{POINTER_W - 8{!found_c && !last_c}}, complete_c};
   assign half_complete = write_q + POINTER_W'(half_less_one_c);
-  assign position = (7'(part_c) << $clog2(BITS)) | (7'(highest_c) << 3) |
+  assign position = ((PARTS == 1) ? 7'd0 : 7'(part_c) << ($clog2(BITS) % 7)) |
+                    (7'(highest_c) << 3) |
                     7'(3'd7 - trail_c[highest_c]);
+
+  // Three at once: a carry-save step and one adder.
+  function automatic logic [SLOT_W-1:0] sum(input logic [SLOT_W-1:0] x, input logic [SLOT_W-1:0] y,
+                                            input logic [SLOT_W-1:0] z);
+    return (x ^ y ^ z) + (((x & y) | (z & (x | y))) << 1);
+  endfunction
 
   for (genvar c = 0; c < CHUNKS; c++) begin : g_place
     always_ff @(posedge clk) begin
-      place_e[c] <= write_q[SLOT_W-1:0] + SLOT_W'(quad_c[c/4]) + SLOT_W'(before_c[c]);
+      place_e[c] <= sum(write_q[SLOT_W-1:0], SLOT_W'(quad_c[c/4]), SLOT_W'(before_c[c]));
       count_e[c] <= (((c < CHUNKS / 2) ? upper_q : hold_q) || !valid_c) ? 4'd0 : count_c[c];
     end
   end
@@ -409,7 +447,8 @@ module wz_unary_scan #(
       always_ff @(posedge clk) begin
         gap_r[c][r] <= place_e[c][2] ? by_3[(r+4)%8] : by_3[r];
         there_r[c][r] <= {1'b0, code} < count_e[c];
-        block_r[c][r] <= place_e[c][BLOCK_W+2:3] + BLOCK_W'({1'b0, 3'(r)} < {1'b0, place_e[c][2:0]});
+        block_r[c][r] <= place_e[c][BLOCK_W+2:3] +
+                         BLOCK_W'({1'b0, 3'(r)} < {1'b0, place_e[c][2:0]});
       end
     end
   end
@@ -530,15 +569,17 @@ module wz_unary_scan #(
       .m_tready(end_take)
   );
 
-  // Output. `complete_q` counts vectors as the memories have them.
-  logic [2:0][GROUP_W-1:0] complete_q;
-  logic last, empty_section, some_valid, load, out_ready;
+  // Output. `some_q`: the memories have the next vector.
+  logic [1:0][GROUP_W-1:0] complete_q;
+  logic last, empty_section, some_q, some_valid, load, out_ready, step;
+  logic [GROUP_W-1:0] next_group_q;
 
   // An end is less than all vectors of the buffer ahead.
   assign last = end_valid && section_end.group[GROUP_W-2:0] == group_q[GROUP_W-2:0];
   assign empty_section = section_end.count == '0;
-  assign some_valid = complete_q[2] != group_q || (last && empty_section);
+  assign some_valid = some_q || (last && empty_section);
   assign load = some_valid && out_ready;
+  assign step = some_q && out_ready && !(last && empty_section);
   assign end_take = load && last;
 
   wz_skid #(
@@ -562,15 +603,21 @@ module wz_unary_scan #(
   );
 
   always_ff @(posedge clk) begin
-    complete_q <= {complete_q[1:0], complete_e};
+    complete_q <= {complete_q[0], complete_e};
+    some_q <= (step && complete_q[1] != next_group_q) || (!step && complete_q[1] != group_q);
     room_q <= GROUP_W'(write_q[POINTER_W-1:LANE_W] - group_q) < GROUP_W'(ROOM) &&
               end_level < ($clog2(ENDS) + 1)'(ENDS - 8);
-    if (load && !(last && empty_section)) group_q <= group_q + 1'b1;
+    if (step) begin
+      group_q <= next_group_q;
+      next_group_q <= next_group_q + 1'b1;
+    end
 
     if (rst) begin
       complete_q <= '0;
+      some_q <= 1'b0;
       room_q <= 1'b0;
       group_q <= '0;
+      next_group_q <= GROUP_W'(1);
     end
   end
 
@@ -581,6 +628,7 @@ module wz_unary_scan #(
   a_stable : assert property (@(posedge clk) disable iff (rst)
       m_tvalid && !m_tready |=> m_tvalid && $stable({m_tdata, m_tcount, m_tlast}));
 `endif
-  wire unused = &{1'b0, lower_sum, upper_sum, last_code, complete, half_complete, start_e, section_end, end_ready, past_r, wrap_r, lower_r, upper_r};
+  wire unused = &{1'b0, last_code, complete, half_complete, start_e, section_end, end_ready, past_r,
+                  wrap_r, lower_r, upper_r};
 
 endmodule

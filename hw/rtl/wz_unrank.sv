@@ -65,16 +65,13 @@ module wz_unrank
   // Jobs, in two clocks: they come long before the codes.
   logic [14:0] bits_max_q;
   logic [UNARY_BYTES_BITS-1:0] bytes_before_q;
-  job_t job1_q, job2_q;
+  job_t job1_q, job2_new, job2_q;
   logic job1_valid_q, job2_valid_q, job1_ready, job2_ready, job_done;
-  logic signed [15:0] room;
   element_type_e element;
 
   assign element = built(TYPES, s_job_tdata.element);
   assign s_job_tready = job1_ready;
   assign job1_ready = !job1_valid_q || job2_ready;
-  assign job2_ready = !job2_valid_q || job_done;
-  assign room = signed'({1'b0, bits_max_q}) - signed'({2'b00, bytes_before_q, 3'd0});
 
   always_ff @(posedge clk) begin
     if (job1_ready) begin
@@ -84,21 +81,32 @@ module wz_unrank
       job1_q.none <= s_job_tdata.unary_bytes == '0;
       job1_q.no_escapes <= s_job_tdata.no_escapes;
       job1_q.last_byte <= s_job_tdata.unary_bytes[3:0] - 1'b1;
-      job1_q.room <= '0;
+      job1_q.room <= '0;  // made of the next two
       bits_max_q <= 15'(s_job_tdata.values) + {1'b0, s_job_tdata.values, 1'b0};
       bytes_before_q <= s_job_tdata.unary_bytes - 1'b1;
       job1_valid_q <= s_job_tvalid;
     end
-    if (job2_ready) begin
-      job2_q <= job1_q;
-      job2_q.room <= room[15] ? 4'd0 : (|room[14:3]) ? 4'd8 : {1'b0, room[2:0]};
-      job2_valid_q <= job1_valid_q;
-    end
-    if (rst) begin
-      job1_valid_q <= 1'b0;
-      job2_valid_q <= 1'b0;
-    end
+    if (rst) job1_valid_q <= 1'b0;
   end
+
+  always_comb begin
+    job2_new = job1_q;
+    job2_new.room = (bits_max_q[14:3] > 12'(bytes_before_q)) ? 4'd8
+                  : (bits_max_q[14:3] == 12'(bytes_before_q)) ? {1'b0, bits_max_q[2:0]} : 4'd0;
+  end
+
+  wz_skid #(
+      .W($bits(job_t))
+  ) u_job2 (
+      .clk,
+      .rst,
+      .s_tdata(job2_new),
+      .s_tvalid(job1_valid_q),
+      .s_tready(job2_ready),
+      .m_tdata(job2_q),
+      .m_tvalid(job2_valid_q),
+      .m_tready(job_done)
+  );
 
   // Groups, once their low bits are there.
   typedef struct packed {

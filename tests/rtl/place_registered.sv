@@ -5,7 +5,8 @@
 module place_registered
   import wz_restore_pkg::*;
 #(
-    parameter int unsigned LANES = 32
+    parameter int unsigned LANES = 32,
+    parameter logic [5:0] TYPES = 6'b111111
 ) (
     input logic clk,
     input logic rst,
@@ -38,7 +39,8 @@ module place_registered
   logic bad_codes, bad, last, valid, ready;
 
   wz_carrier_place #(
-      .LANES(LANES)
+      .LANES(LANES),
+      .TYPES(TYPES)
   ) u_place (
       .clk,
       .rst,

@@ -190,6 +190,19 @@ def test_beats(dut: Dut, lanes: int, stalls: tuple[float, float]) -> None:
     _run(dut, [frame(rng) for _ in range(150)], lanes, *stalls)
 
 
+@pytest.mark.parametrize("stalls", [(0, 0), (0.3, 0.3)])
+def test_one_type_built(stalls: tuple[float, float]) -> None:
+    """Half of the bits are dealt out; blocks as they are keep theirs."""
+    dut = Dut(
+        "place_registered",
+        parameters={"LANES": 32, "TYPES": 1 << ElementType.BF16},
+        extra=[Path(__file__).with_name("place_registered.sv")],
+    )
+    rng = np.random.default_rng(6)
+    elements = [ElementType.BF16, ElementType.BF16, ElementType.RAW]
+    _run(dut, [frame(rng, element=elements[i % 3]) for i in range(150)], 32, *stalls)
+
+
 def test_small_frames(dut: Dut, lanes: int) -> None:
     rng = np.random.default_rng(2)
     _run(dut, [frame(rng, beats=1) for _ in range(300)], lanes)

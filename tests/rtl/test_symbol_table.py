@@ -96,7 +96,7 @@ def test_clocks(dut: Dut, coder: Coder) -> None:
     assert dut.clocks - before == PAIRS[coder] + 1
     while not dut["m_ready"]:
         dut.clock()
-    assert dut.clocks - before == PAIRS[coder] + 2
+    assert dut.clocks - before == PAIRS[coder] + 3
     _done(dut)
     dut.clock(PAIRS[coder])
     assert dut["m_ready"]
