@@ -2,13 +2,13 @@
 //
 // Joins the sections of a frame, which come as rows that already stand where the frame wants them.
 //
-// For every 64-byte word of the frame it takes a row of each section that has bytes in the word,
-// masks what lies outside the section and joins them with an OR. A word in which one section ends and
-// others begin costs no more than any other.
+// For every 64-byte word of the frame it takes a row of each section that has bytes in the word into a
+// register, whose bytes outside the section are reset, and joins the registers with an OR. A word in
+// which one section ends and others begin costs no more than any other.
 //
-//   latency       4 clocks from the layout to the first word, 1 clock from the last row it needs
+//   latency       4 clocks from the layout to the first word, 2 clocks from the last row it needs
 //   throughput    1 word a clock, also across frames
-//   back-pressure m_axis_tready reaches the enables of the output register and of three stages, and
+//   back-pressure m_axis_tready reaches the enables of the output register and of four stages, and
 //                 r_ready of the sections
 
 module wz_frame #(
@@ -53,6 +53,8 @@ module wz_frame #(
 
   localparam int unsigned SECTIONS = 4;
   localparam int unsigned UNARY = 2;
+  // Sections that begin at a multiple of 16 bytes.
+  localparam logic [SECTIONS-1:0] ALIGNED = 4'b0110;
 
   section_t section[SECTIONS];
   assign section[0] = s_layout.remainders;
@@ -75,7 +77,7 @@ module wz_frame #(
   logic head_q;  // the word is the frame's first
   logic last_q;  // and its last, if it is not the first
   logic [SECTIONS-1:0] begun_q;
-  logic one_valid_q, two_valid_q;
+  logic one_valid_q, two_valid_q, three_valid_q;
   logic one_ready, two_ready, step, word_last, fire;
 
   assign word_last = head_q ? s_layout.single : last_q;
@@ -98,6 +100,15 @@ module wz_frame #(
       b.stop_byte[i] = 3'(i) <= stop[2:0];
     end
     return b;
+  endfunction
+
+  function automatic logic [63:0] outside(input bounds_t b);
+    logic [63:0] bytes;
+    for (int i = 0; i < 64; i++) begin
+      bytes[i] = (!b.start_in[i/8] && !(b.start_at[i/8] && b.start_byte[i%8]))
+              || (!b.stop_in[i/8] && !(b.stop_at[i/8] && b.stop_byte[i%8]));
+    end
+    return bytes;
   endfunction
 
   logic [SECTIONS-1:0] at_first, at_last, in;
@@ -145,8 +156,16 @@ module wz_frame #(
     end
   end
 
-  // Stage 2: a mask of bytes for each section.
-  logic [63:0] mask_q[SECTIONS];
+  // Stage 2: a mask of bytes for each section. Where a section begins with an eighth, little is left
+  // to be worked out.
+  logic [SECTIONS-1:0][63:0] beside, beside_q;
+  bounds_t [SECTIONS-1:0] two_bounds, two_bounds_q;
+  always_comb begin
+    for (int s = 0; s < int'(SECTIONS); s++) begin
+      two_bounds[s] = one_bounds_q[s];
+      two_bounds[s].start_in |= one_bounds_q[s].start_at;
+    end
+  end
   logic [63:0] keep_q;
   logic [SECTIONS-1:0] two_in_q;
   logic two_head_q, two_last_q, two_coded_q, two_unary_half_q, two_unary_pop_q;
@@ -158,13 +177,9 @@ module wz_frame #(
   always_ff @(posedge clk) begin
     if (two_ready) begin
       for (int s = 0; s < int'(SECTIONS); s++) begin
-        for (int i = 0; i < 64; i++) begin
-          mask_q[s][i] <= (one_bounds_q[s].start_in[i/8]
-                           || (one_bounds_q[s].start_at[i/8] && one_bounds_q[s].start_byte[i%8]))
-                       && (one_bounds_q[s].stop_in[i/8]
-                           || (one_bounds_q[s].stop_at[i/8] && one_bounds_q[s].stop_byte[i%8]));
-        end
+        beside_q[s] <= outside(one_bounds_q[s]);
       end
+      two_bounds_q <= two_bounds;
       for (int i = 0; i < 64; i++) keep_q[i] <= !one_last_q || 6'(i) <= one_stop_q;
       two_in_q <= one_in_q;
       two_head_q <= one_head_q;
@@ -178,13 +193,28 @@ module wz_frame #(
     if (rst) two_valid_q <= 1'b0;
   end
 
-  // Stage 3: join.
+  always_comb begin
+    for (int s = 0; s < int'(SECTIONS); s++) begin
+      beside[s] = beside_q[s];
+      if (ALIGNED[s]) begin
+        for (int i = 0; i < 64; i++) begin
+          beside[s][i] = !two_bounds_q[s].start_in[i/8]
+                      || (!two_bounds_q[s].stop_in[i/8]
+                          && !(two_bounds_q[s].stop_at[i/8] && two_bounds_q[s].stop_byte[i%8]));
+        end
+      end
+    end
+  end
+
+  // Stage 3: the rows, and zeros beside the sections.
   logic [SECTIONS-1:0] have;
   logic [63:0][7:0] unary_word;
-  logic complete;
+  logic complete, three_ready, out_ready;
   assign have = {escapes_valid, unary_valid, low_valid, remainders_valid};
   assign complete = two_valid_q && (two_in_q & ~have) == '0 && (s_head_valid || !two_head_q);
-  assign fire = complete && (m_axis_tready || !m_axis_tvalid);
+  assign out_ready = m_axis_tready || !m_axis_tvalid;
+  assign three_ready = out_ready || !three_valid_q;
+  assign fire = complete && three_ready;
   assign s_head_ready = fire && two_head_q;
   assign remainders_ready = fire && two_in_q[0];
   assign low_ready = fire && two_in_q[1];
@@ -198,22 +228,43 @@ module wz_frame #(
     assign unary_word = two_unary_half_q ? unary_data[1023:512] : unary_data[511:0];
   end
 
+  logic [SECTIONS-1:0][63:0][7:0] row, row_q;
+  logic [8*HEAD_BYTES-1:0] head_data_q;
+  logic [63:0] three_keep_q;
+  logic three_last_q, three_coded_q;
+  mode_e three_mode_q;
+  assign row = {escapes_data, unary_word, low_data, remainders_data};
+
   always_ff @(posedge clk) begin
-    if (fire) begin
-      for (int i = 0; i < 64; i++) begin
-        m_axis_tdata[8*i+:8] <= (remainders_data[i] & {8{mask_q[0][i]}})
-                             | (low_data[i] & {8{mask_q[1][i]}})
-                             | (unary_word[i] & {8{mask_q[UNARY][i]}})
-                             | (escapes_data[i] & {8{mask_q[3][i]}})
-                             | ((i < int'(HEAD_BYTES) && two_head_q)
-                                ? s_head[8*(i%int'(HEAD_BYTES))+:8] : '0);
-      end
-      m_axis_tkeep <= keep_q;
-      m_axis_tlast <= two_last_q;
-      m_axis_tuser <= two_coded_q;
-      m_mode <= two_mode_q;
+    // Whether or not the rows are there, which is known late: without them nothing is valid.
+    if (three_ready) begin
+      row_q <= row;
+      head_data_q <= s_head;
+      three_keep_q <= keep_q;
+      three_last_q <= two_last_q;
+      three_coded_q <= two_coded_q;
+      three_mode_q <= two_mode_q;
+      three_valid_q <= complete;
+      if (!two_head_q) head_data_q <= '0;
     end
-    if (m_axis_tready || !m_axis_tvalid) m_axis_tvalid <= complete;
+    for (int s = 0; s < int'(SECTIONS); s++) begin
+      for (int i = 0; i < 64; i++) begin
+        if (three_ready && beside[s][i]) row_q[s][i] <= '0;
+      end
+    end
+    if (rst) three_valid_q <= 1'b0;
+  end
+
+  // Stage 4: join.
+  always_ff @(posedge clk) begin
+    if (out_ready) begin
+      m_axis_tdata <= row_q[0] | row_q[1] | row_q[2] | row_q[3] | 512'(head_data_q);
+      m_axis_tkeep <= three_keep_q;
+      m_axis_tlast <= three_last_q;
+      m_axis_tuser <= three_coded_q;
+      m_mode <= three_mode_q;
+      m_axis_tvalid <= three_valid_q;
+    end
     if (rst) m_axis_tvalid <= 1'b0;
   end
 
@@ -226,6 +277,11 @@ module wz_frame #(
   a_stable : assert property (@(posedge clk) disable iff (rst)
       m_axis_tvalid && !m_axis_tready |=> m_axis_tvalid && $stable(m_axis_tdata)
       && $stable(m_axis_tkeep) && $stable(m_axis_tlast));
+  a_aligned : assert property (@(posedge clk) disable iff (rst) s_layout_valid
+      |-> (!s_layout.low.any || s_layout.low.start[2:0] == '0)
+      && (!s_layout.unary.any || s_layout.unary.start[2:0] == '0));
+  a_latency : assert property (@(posedge clk) disable iff (rst)
+      fire && (m_axis_tready || !m_axis_tvalid) |=> three_valid_q ##1 m_axis_tvalid);
 `endif
 
 endmodule

@@ -11,7 +11,7 @@
 // Every section is packed where the frame wants it in a 64-byte word, so that wz_frame joins them at
 // a word a clock and the second pass of a block runs while the sections of the one before leave.
 //
-//   latency       from the plan to the first word of a frame: 11 clocks and one for each record that it
+//   latency       from the plan to the first word of a frame: 12 clocks and one for each record that it
 //                 takes to fill that word (2 for BF16); 10 more with bare zeros or behind such a frame
 //                 (9 without types of one byte); more where the word holds codes too
 //   throughput    max(beats, words of the frame) clocks a block in steady state; a beat takes

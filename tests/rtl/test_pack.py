@@ -247,7 +247,7 @@ def test_rate_of_worst_cases(all_types: Dut) -> None:
 def test_latency() -> None:
     """From the plan to the first word, with the beats waiting."""
     dut = Dut("wz_pack")
-    for bare_zeros, latency in ((False, 13), (True, 23)):
+    for bare_zeros, latency in ((False, 14), (True, 22)):
         made = normal(ElementType.BF16, 1)
         if bare_zeros:
             block = bytearray(made.block)
