@@ -13,8 +13,8 @@
 //
 // Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
 //
-//   latency       from a block's last beat to its plan, at 32 lanes: 59 clocks, and 8 for each group of
-//                 32 symbols in which a value lies but the first (115 for all eight), 7 more where
+//   latency       from a block's last beat to its plan, at 32 lanes: 58 clocks, and 8 for each group of
+//                 32 symbols in which a value lies but the first (114 for all eight), 1 more where
 //                 the order has one side alone; 4 less where 15 symbols hold all values
 //   throughput    1 beat a clock with at most LANES values a beat (else LANES values a clock), and a
 //                 block at most every 33 to 42 clocks (8 for each group, and 2, if that is more)

@@ -12,7 +12,7 @@
 // another. The last beat of a frame may hold no carrier at all. Carriers that are not there are zero,
 // but for the symbols' bits, which mean nothing in what went through the network.
 //
-//   latency       1 clock past the network; through it NETWORK + 5 clocks, one less for a beat that
+//   latency       1 clock past the network; through it NETWORK + 3 clocks, one less for a beat that
 //                 completes more than a record (NETWORK: of wz_compact, 6, 5 or 4 clocks for
 //                 elements from 1, 2 or 4 bytes up)
 //   throughput    1 beat a clock
@@ -52,6 +52,7 @@ module wz_carrier #(
   localparam int unsigned LANE_W = 8 << NARROW;
   localparam int unsigned BASE_W = $clog2(LANES);
   localparam int unsigned GROUPS = LANES / 8;
+  localparam int unsigned DATA_CLOCKS = GROUPS > 4 ? 3 : 2;  // of the network before it moves data
   localparam int unsigned RECORD_W = $bits(record_t);
 
   // Bits of a lane that carry in some type; symbols, which the frame has elsewhere, do not move.
@@ -119,14 +120,15 @@ module wz_carrier #(
     assign keep[i] = exists && (nonzero || !s_drop);
   end
 
-  // Clocks 1 to 3: keep, count in groups, add up. Index: after clock i + 1.
+  // Clock 1: keep. Clocks 2 and 3, inside the network's counting: what the beat comes to.
   logic [LANES-1:0][LANE_W-1:0] s_lanes;
-  logic [LANES-1:0][MOVED_W-1:0] data_q[3];
-  logic [LANES-1:0] keep_q[3];
-  logic [RECORD_W-1:0] record_q[3];
-  logic [2:0] first_q, last_q, valid_q;
+  logic [LANES-1:0][MOVED_W-1:0] data_q;
+  logic [LANES-1:0] keep_q;
+  logic [RECORD_W-1:0] record_q;
+  logic last_q;
+  logic [DATA_CLOCKS:0] first_q, valid_q;  // index: after clock i + 1
   logic [GROUPS-1:0][3:0] group_q;
-  logic [BASE_W:0] total, total_q;  // lanes
+  logic [BASE_W:0] total, total_q, stop_total;  // lanes
 
   assign s_lanes = s_data;
   always_comb begin
@@ -135,59 +137,73 @@ module wz_carrier #(
   end
 
   always_ff @(posedge clk) begin
-    for (int i = 0; i < int'(LANES); i++) data_q[0][i] <= together(s_lanes[i]);
-    keep_q[0]   <= keep;
-    record_q[0] <= s_record;
-    for (int i = 1; i < 3; i++) begin
-      data_q[i]   <= data_q[i-1];
-      keep_q[i]   <= keep_q[i-1];
-      record_q[i] <= record_q[i-1];
-    end
-    for (int g = 0; g < int'(GROUPS); g++) group_q[g] <= 4'($countones(keep_q[0][8*g+:8]));
+    for (int i = 0; i < int'(LANES); i++) data_q[i] <= together(s_lanes[i]);
+    keep_q <= keep;
+    record_q <= s_record;
+    last_q <= s_last;
+    for (int g = 0; g < int'(GROUPS); g++) group_q[g] <= 4'($countones(keep_q[8*g+:8]));
     total_q <= total;
-    first_q <= {first_q[1:0], s_first};
-    last_q  <= {last_q[1:0], s_last};
-    valid_q <= {valid_q[1:0], s_valid && s_network};
+    first_q <= {first_q[DATA_CLOCKS-1:0], s_first};
+    valid_q <= {valid_q[DATA_CLOCKS-1:0], s_valid && s_network};
     if (rst) valid_q <= '0;
   end
+  if (DATA_CLOCKS == 2) begin : g_total
+    assign stop_total = total_q;
+  end else begin : g_later
+    logic [BASE_W:0] later_q;
+    always_ff @(posedge clk) later_q <= total_q;
+    assign stop_total = later_q;
+  end
 
-  // Clock 4, beside the first of the network: where the beat's carriers go, and what they complete.
-  logic [BASE_W-1:0] base, base_q;
+  // When the network begins: where the beat's carriers go, and what they complete.
+  logic [BASE_W-1:0] base_q;
   logic [BASE_W:0] stop;
   logic over, full;
-  assign base = first_q[2] ? '0 : base_q;
-  assign stop = {1'b0, base} + total_q;
+  assign stop = {1'b0, base_q} + stop_total;
   assign full = stop[BASE_W] && stop[BASE_W-1:0] == '0;  // a record, exactly
   assign over = stop[BASE_W] && stop[BASE_W-1:0] != '0;  // and more
 
   always_ff @(posedge clk) begin
-    if (valid_q[2]) base_q <= stop[BASE_W-1:0];
+    if (valid_q[DATA_CLOCKS]) base_q <= stop[BASE_W-1:0];
+    if (valid_q[DATA_CLOCKS-1] && first_q[DATA_CLOCKS-1]) base_q <= '0;
   end
 
-  localparam int unsigned USER_W = RECORD_W + 4 + BASE_W;
+  localparam int unsigned STAGES = (BASE_W + 1) / 2;  // of the network
+  logic [STAGES-1:0] full_pipe_q, over_pipe_q;
+  logic [STAGES-1:0][BASE_W-1:0] stop_pipe_q;
+  always_ff @(posedge clk) begin
+    full_pipe_q <= {full_pipe_q[STAGES-2:0], full};
+    over_pipe_q <= {over_pipe_q[STAGES-2:0], over};
+    stop_pipe_q <= {stop_pipe_q[STAGES-2:0], stop[BASE_W-1:0]};
+  end
+
   logic [LANES-1:0][MOVED_W-1:0] moved;
   logic [LANES-1:0] taken, wrapped;
   logic [RECORD_W-1:0] n_record;
   logic n_first, n_last, n_full, n_over, n_valid;
   logic [BASE_W-1:0] n_stop;
+  assign n_full = full_pipe_q[STAGES-1];
+  assign n_over = over_pipe_q[STAGES-1];
+  assign n_stop = stop_pipe_q[STAGES-1];
 
   wz_compact #(
       .LANES(LANES),
       .W(MOVED_W),
-      .USER_W(USER_W)
+      .USER_W(RECORD_W + 2),
+      .LATE_BASE(1'b1)
   ) u_compact (
       .clk,
       .rst,
       .en(1'b1),
-      .s_data(data_q[2]),
-      .s_keep(keep_q[2]),
-      .s_base(base),
-      .s_user({record_q[2], first_q[2], last_q[2], full, over, stop[BASE_W-1:0]}),
-      .s_valid(valid_q[2]),
+      .s_data(data_q),
+      .s_keep(keep_q),
+      .s_base(base_q),
+      .s_user({record_q, first_q[0], last_q}),
+      .s_valid(valid_q[0]),
       .m_data(moved),
       .m_taken(taken),
       .m_wrapped(wrapped),
-      .m_user({n_record, n_first, n_last, n_full, n_over, n_stop}),
+      .m_user({n_record, n_first, n_last}),
       .m_valid(n_valid)
   );
 
@@ -280,10 +296,10 @@ module wz_carrier #(
 
   // How many beats are in the network. A flop that knows of every beat but the present one.
   localparam int unsigned NETWORK = (BASE_W < 3) ? 2 : BASE_W;
-  logic [NETWORK:0] in_network_q;  // a one for each beat between clock 3 and the accumulator
+  logic [NETWORK:0] in_network_q;  // a one for each beat between clock 1 and the accumulator
   always_ff @(posedge clk) begin
-    in_network_q <= {in_network_q[NETWORK-1:0], valid_q[2]};
-    idle <= !((s_valid && s_network) || valid_q != '0 || in_network_q != '0 || leave || n_valid);
+    in_network_q <= {in_network_q[NETWORK-1:0], valid_q[0]};
+    idle <= !((s_valid && s_network) || valid_q[0] || in_network_q != '0 || leave || n_valid);
     if (rst) in_network_q <= '0;
   end
 
@@ -292,7 +308,7 @@ module wz_carrier #(
   a_latency_past : assert property (@(posedge clk) disable iff (rst)
       past |=> m_valid && m_data == $past(s_data));
   a_latency : assert property (@(posedge clk) disable iff (rst)
-      s_valid && s_network && s_last |-> ##(NETWORK + 5) m_valid && m_last);
+      s_valid && s_network && s_last |-> ##(NETWORK + 3) m_valid && m_last);
   a_one : assert property (@(posedge clk) disable iff (rst) n_valid && n_over |-> !flush);
 `endif
 

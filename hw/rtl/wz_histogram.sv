@@ -14,7 +14,7 @@
 // m_start says that the words of one more block will follow; it waits for m_room. The words
 // themselves cannot be held.
 //
-//   latency       SCAN_LATENCY + 4 clocks from a block's last beat to its first word
+//   latency       SCAN_LATENCY + 3 clocks from a block's last beat to its first word
 //                 (SCAN_LATENCY: 4 with 8 lanes, 5 with 16 or 32, 6 with 64)
 //   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
 //                 reading costs a block 8 clocks a group, beside the counting of the next
@@ -201,6 +201,7 @@ module wz_histogram
 
   // Groups of 32 symbols in which a value lies, a clock behind.
   logic [7:0] group_d, group_q;
+  logic [7:0] groups_d;
   logic [1:0][7:0] groups_q;
   logic seen_q, seen_page_q, seen_last_q, seen_ranked_q, fresh_q;
   logic [1:0] pending_q;
@@ -210,6 +211,7 @@ module wz_histogram
       for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
     end
   end
+  assign groups_d = (group_q & {8{seen_ranked_q}}) | (fresh_q ? '0 : groups_q[seen_page_q]);
   always_ff @(posedge clk) begin
     group_q <= group_d;
     seen_q <= item_q;
@@ -217,8 +219,7 @@ module wz_histogram
     seen_last_q <= item_last_q;
     seen_ranked_q <= item_ranked_q;
     if (seen_q) begin
-      groups_q[seen_page_q] <= (group_q & {8{seen_ranked_q}}) |
-          (fresh_q ? '0 : groups_q[seen_page_q]);
+      groups_q[seen_page_q] <= groups_d;
       fresh_q <= seen_last_q;  // the next item is a block's first
     end
     if (rst) begin
@@ -238,8 +239,10 @@ module wz_histogram
   logic single_q;  // one word is enough
   logic word_end;
   logic [7:0] next_groups;
-  assign next_groups = groups_q[next_page_q];
-  assign start = pending_q[next_page_q] && !scan_q && !init_q && m_room;
+  logic ends_now;  // the next block to read is seen to its end in this clock
+  assign ends_now = seen_last_q && seen_page_q == next_page_q;
+  assign next_groups = ends_now ? groups_d : groups_q[next_page_q];
+  assign start = (pending_q[next_page_q] || ends_now) && !scan_q && !init_q && m_room;
   assign word_end = step8_q == '1 || single_q;
   assign m_start = start;
   assign scan_word_q = {group_now_q, step8_q};

@@ -6,13 +6,14 @@
 // Takes a block's counts from wz_histogram and its shape, finds the base, walks left and right from it
 // by falling count, and adds up unary bits and escapes. While it walks it writes the rank table: for
 // each symbol (mod 32: ranked symbols are consecutive) its step, the base being step 0. Steps 0 to 14
-// take a clock each; from there the path alternates, so left and right are taken together.
+// take a clock each; from there the path alternates, so left and right are taken together. Where one
+// side is at its end two of the other are, one of which the idle side's memory reads.
 //
 // The order leaves as soon as the sums are known; m_range, when the table is written: so a plan that
 // waits for both may be used at once. Two blocks' counts are held; s_bank says which table to write.
 //
-//   latency       from the last word to m_order 33 clocks, 41 where the walk has one side alone, 30
-//                 where no value lies beyond the first 15 symbols; m_range 40, 42 and 31
+//   latency       from the last word to m_order 33 clocks, 34 where the walk has one side alone, 30
+//                 where no value lies beyond the first 15 symbols; m_range 40, 41 and 31
 //   throughput    a block every 41 clocks, 33 where the first 15 symbols hold all; a word a clock
 //   back-pressure m_order and m_range hold the next walk; s_room falls while two blocks are held
 
@@ -154,6 +155,7 @@ module wz_order
   logic left_more_q, right_more_q;  // there is one where the next count is read
   logic [5:0] step_q;  // symbols in the list so far
   logic [PATH_BITS-1:0] path_q;
+  logic double_q, double_left_q;  // two of one side are taken at a time; of the left one
   logic full_q;  // the list has all symbols that it can
   logic covered_q;  // all values of a symbol other than 0 are in the list
   logic [2:0] settle_q;
@@ -165,6 +167,10 @@ module wz_order
   assign first_left = left_ok_q[0] && !above(18'(right_count_q[0]), 18'(left_count_q[0]));
   assign after_left = left_ok_q[1] && !above(18'(right_count_q[0]), 18'(left_count_q[1]));
   assign after_right = left_ok_q[0] && !above(18'(right_count_q[1]), 18'(left_count_q[0]));
+  logic list_ends, both, second_ok;
+  assign both = left_ok_q[0] && right_ok_q[0];
+  assign list_ends = !left_ok_q[0] && !right_ok_q[0];
+  assign second_ok = double_left_q ? left_ok_q[1] : right_ok_q[1];  // with double_q
   always_comb begin
     use_left  = 1'b0;
     use_right = 1'b0;
@@ -178,16 +184,13 @@ module wz_order
         use_right = !go_left_q;
       end
       PAIRS: begin
-        use_left  = left_ok_q[0];
-        use_right = right_ok_q[0];
+        use_left  = both;
+        use_right = both;
       end
       default: ;
     endcase
   end
 
-  logic list_ends, both;
-  assign both = left_ok_q[0] && right_ok_q[0];
-  assign list_ends = !left_ok_q[0] && !right_ok_q[0];
 
   // One symbol, or two, that join the list: to the sums.
   logic join_q, join_two_q;
@@ -238,6 +241,7 @@ module wz_order
 
     unique case (state_q)
       IDLE: begin
+        double_q <= 1'b0;
         covered_q <= 1'b0;
         full_q <= 1'b0;
         // What nothing else needs is loaded whether or not a walk begins.
@@ -284,13 +288,40 @@ module wz_order
         settle_q <= full_q ? 3'd1 : 3'd5;
         if (covered_q || list_ends || full_q) begin
           state_q <= SETTLE;
+        end else if (both) begin
+          join_q <= 1'b1;
+          join_two_q <= 1'b1;
+          join_count_q <= COUNT_W'(left_count_q[0]);
+          join_second_q <= COUNT_W'(right_count_q[0]);
+          step_q <= step_q + 6'd2;
+          full_q <= step_q == LONG - 6'd2;
+        end else if (!double_q) begin
+          // The side at its end follows the other, a symbol ahead.
+          double_q <= 1'b1;
+          double_left_q <= left_ok_q[0];
+          if (left_ok_q[0]) right_at_q <= left_at_q - 1'b1;
+          else left_at_q <= right_at_q + 1'b1;
         end else begin
           join_q <= 1'b1;
-          join_two_q <= both;
-          join_count_q <= COUNT_W'(left_ok_q[0] ? left_count_q[0] : right_count_q[0]);
-          if (both) join_second_q <= COUNT_W'(right_count_q[0]);
-          step_q <= step_q + (both ? 6'd2 : 6'd1);
-          full_q <= (both && step_q == LONG - 6'd2) || step_q == LONG - 6'd1;
+          join_two_q <= second_ok;
+          join_count_q <= COUNT_W'(double_left_q ? left_count_q[0] : right_count_q[0]);
+          if (second_ok) begin
+            join_second_q <= COUNT_W'(double_left_q ? left_count_q[1] : right_count_q[1]);
+          end
+          step_q <= step_q + (second_ok ? 6'd2 : 6'd1);
+          full_q <= step_q == LONG - 6'd1 || (second_ok && step_q == LONG - 6'd2);
+          left_at_q <= double_left_q ? left_at_q - 9'd2 : left_at_q + 9'd2;
+          right_at_q <= double_left_q ? right_at_q - 9'd2 : right_at_q + 9'd2;
+          if (double_left_q) begin
+            left_count_q <= {right_next, left_next};
+            left_ok_q <= {left_more_q && left_at_q != 9'd1, left_more_q};
+            left_more_q <= left_more_q && left_at_q != 9'd1 && left_at_q != 9'd2;
+          end else begin
+            right_count_q <= {left_next, right_next};
+            right_ok_q <= {right_more_q && right_at_q != 9'(highest_q), right_more_q};
+            // The highest symbol is odd: it is not this one nor the one before.
+            right_more_q <= right_more_q && {right_at_q[8:1], 1'b1} != 9'(highest_q);
+          end
         end
       end
       SETTLE: begin

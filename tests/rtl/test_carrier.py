@@ -86,7 +86,7 @@ def test_carriers_close_up(types: int) -> None:
     assert at == len(sink)
     ends = source.clocks[np.array(columns[3], bool)]
     network = NETWORK[min(e.width_bytes.bit_length() - 1 for e in elements)]
-    assert np.array_equal(sink.clocks[np.array(sink["last"], bool)], ends + network + 5)
+    assert np.array_equal(sink.clocks[np.array(sink["last"], bool)], ends + network + 3)
 
 
 def test_others_pass() -> None:
@@ -111,7 +111,7 @@ def test_others_pass() -> None:
     dut["s_network"], dut["s_valid"], dut["s_last"] = 1, 1, 1
     dut.clock()
     dut["s_valid"] = 0
-    for _ in range(NETWORK[0] + 4):
+    for _ in range(NETWORK[0] + 2):
         assert not dut["idle"]
         dut.clock()
     assert dut["m_valid"]

@@ -134,7 +134,7 @@ def test_clocks(histogram: Histogram) -> None:
     assert np.array_equal(np.diff(histogram.sent.clocks[1:]), np.full(6 * 64 - 2, steps))
     first = np.flatnonzero(histogram.words["first"])
     ends = histogram.sent.clocks[63::64]
-    latency = histogram.scan_latency + 4
+    latency = histogram.scan_latency + 3
     assert np.array_equal(histogram.words.clocks[first], ends + latency)
     assert len(histogram.words) == 6 * 8
 

@@ -16,7 +16,7 @@ from tests.rtl.dut import Dut, Integers, Sink, Source
 
 BF16_ALONE = 0b000010
 # From a block's last word to its order and to its range.
-LATENCY = {"two sides": (33, 40), "one side": (41, 42), "few symbols": (30, 31)}
+LATENCY = {"two sides": (33, 40), "one side": (34, 41), "few symbols": (30, 31)}
 FEW_CLOCKS = 33
 
 
