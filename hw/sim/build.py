@@ -127,11 +127,19 @@ def cached(name: str, *, key: Iterable[str | Path], build: Callable[[Path], None
     return folder
 
 
-def make(folder: Path, top: str, *, options: tuple[str, ...], key: Iterable[str | Path]) -> None:
+def make(
+    folder: Path,
+    top: str,
+    *,
+    options: tuple[str, ...],
+    of_model: tuple[str, ...] = (),
+    key: Iterable[str | Path],
+) -> None:
     """Run the makefile that Verilator wrote for `top` into `folder`, and keep only the result.
 
     Args:
         options: of make.
+        of_model: more of them, which only concern objects that depend on the module.
         key: what else decides the objects that do not depend on the module. Those, such as
             Verilator's runtime, are compiled once for all modules.
     """
@@ -139,7 +147,7 @@ def make(folder: Path, top: str, *, options: tuple[str, ...], key: Iterable[str 
     kept = cache_folder() / f"runtime-{digest}"
     for path in kept.glob("*.o"):
         shutil.copy(path, folder)
-    run(["make", "-C", str(folder), "-f", f"V{top}.mk", *options])
+    run(["make", "-C", str(folder), "-f", f"V{top}.mk", *options, *of_model])
     if not kept.is_dir():
         scratch = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=kept.parent))
         for pattern in _RUNTIME:

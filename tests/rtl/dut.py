@@ -55,7 +55,11 @@ COVERAGE = BUILD / "coverage"
 # Random values instead of X wherever a flop or variable is read before it is written.
 _RANDOM_X = (*sim.RANDOM_START, "--x-assign", "unique")
 _CFLAGS = "-fPIC -std=c++17 -fno-gnu-unique -DVL_USER_FINISH -DVL_USER_STOP -DVL_USER_FATAL"
-_OPTIMIZE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O2", "LDFLAGS=-fPIC -shared")
+# A file a model: reading Verilator's headers takes longer than what most files hold.
+_OPTIMIZE = ("OPT_FAST=-O1", "OPT_GLOBAL=-O2", "VM_PARALLEL_BUILDS=0", "LDFLAGS=-fPIC -shared")
+
+# Most models are compiled for longer than they run. Not so these, which see whole packets.
+_RUN_LONG = ("wz_decoder", "wz_encoder")
 
 _NO_VCD = (
     "struct VerilatedVcdC { void open(const char*) {} void dump(int) {} void flush() {} "
@@ -411,7 +415,9 @@ def build(
         print(f"building {module} {dict(parameters or {}) or ''}")
         with _adapted(files, options, waves=waves):
             library.PyVerilator.build(f"{module}.v", build_dir=str(folder), gen_only=True)
-        sim.make(folder, module, options=_OPTIMIZE, key=(PUMP, _CFLAGS, *coverage, str(waves)))
+        of_model = () if module in _RUN_LONG else (f"--eval=V{module}__ALL.o: override OPT_FAST=",)
+        key = (PUMP, _CFLAGS, *coverage, str(waves))
+        sim.make(folder, module, options=_OPTIMIZE, of_model=of_model, key=key)
 
     key = (*files, PUMP, Path(__file__), *options, str(waves))
     return sim.cached(module, key=key, build=verilate)

@@ -60,7 +60,8 @@ class _Runner(Verilator):
 def test_engine(data_w: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = sim.verilator()
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setenv("MAKEFLAGS", "OPT_FAST=-O1 OPT_GLOBAL=-O2")
+    # Python on the buses takes longer than a model that is not optimised.
+    monkeypatch.setenv("MAKEFLAGS", "OPT_FAST=-O0 OPT_GLOBAL=-O2")
     files = [*sources("wz_engine"), RTL / f"{TOP}.v"]
     ports = tmp_path / "ports.vlt"
     ports.write_text(f'`verilator_config\npublic_flat_rw -module "{TOP}" -var "*"\n')
