@@ -64,7 +64,7 @@ module wz_align
   logic [BEATS_W-1:0] a_index_q;
   logic a_first_q, a_last_q, a_valid_q, a_code_q;
   element_type_e a_element_q;
-  logic [1:0] a_phase_q;
+  logic [1:0] a_phase_q, a_turn_q;
   logic [1:0] a_width_q;
 
   logic packet_q;  // a packet has begun: the next beat is not its first
@@ -104,6 +104,7 @@ module wz_align
       a_code_q <= s_axis_tuser.code && is_built(TYPES, s_axis_tuser.element);
       a_element_q <= s_element;
       a_phase_q <= s_phase;
+      a_turn_q <= {s_phase[1], ^s_phase};
       a_width_q <= s_width;
     end
 
@@ -120,11 +121,13 @@ module wz_align
   localparam bit HAS_ONE = (TYPES & 6'b110001) != 0;
   element_type_e element;
   logic two, four;  // bytes an element
-  logic [1:0] phase;  // bits of widths that are not built are constant
+  // The phase in a Gray code, so that no half of a choice of four is the same in neighbours: tools that
+  // share halves need two LUTs for each instead of one. Bits of widths that are not built are constant.
+  logic [1:0] turn;
   assign element = folded_element(TYPES, a_element_q);
   assign four = HAS_FOUR && (a_width_q[1] || !(HAS_TWO || HAS_ONE));
   assign two = HAS_TWO && (a_width_q[0] || !(HAS_FOUR || HAS_ONE));
-  assign phase = a_phase_q & {HAS_FOUR, HAS_TWO || HAS_FOUR};
+  assign turn = a_turn_q & {HAS_FOUR, HAS_TWO || HAS_FOUR};
 
   logic [66:0] keep;
   logic [66:0][7:0] bytes;
@@ -136,12 +139,10 @@ module wz_align
 
   always_comb begin
     for (int i = 0; i < 64; i++) begin
-      unique case (phase)
-        2'd1: {window_keep[i], window[i]} = {keep[i+1], bytes[i+1]};
-        2'd2: {window_keep[i], window[i]} = {keep[i+2], bytes[i+2]};
-        2'd3: {window_keep[i], window[i]} = {keep[i+3], bytes[i+3]};
-        default: {window_keep[i], window[i]} = {keep[i], bytes[i]};
-      endcase
+      logic [3:0][8:0] ways;
+      ways = {{keep[i+2], bytes[i+2]}, {keep[i+3], bytes[i+3]},
+              {keep[i+1], bytes[i+1]}, {keep[i], bytes[i]}};
+      {window_keep[i], window[i]} = ways[turn];
     end
     for (int i = 0; i < 64; i++) begin
       // A value is in the block if its last byte is.

@@ -12,8 +12,8 @@
 // a word a clock and the second pass of a block runs while the sections of the one before leave.
 //
 //   latency       from the plan to the first word of a frame: 12 clocks and one for each record that it
-//                 takes to fill that word (2 for BF16); 10 more with bare zeros or behind such a frame
-//                 (9 without types of one byte); more where the word holds codes too
+//                 takes to fill that word (2 for BF16); 8 more with bare zeros or behind such a frame
+//                 (7 without types of one byte); more where the word holds codes too
 //   throughput    max(beats, words of the frame) clocks a block in steady state; a beat takes
 //                 V / LANES clocks where that is more than one. More: 1 clock for the tail of a raw
 //                 block, up to 2 where a partial last record of FP16 or FP32 has several parts, 1 for
