@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the quick tier to one build of each module, and writes coverage when tests end."""
+"""What the tests of the modules share.
+
+Keeps the quick tier to one build of each module, has a build made and used by one process while
+others make others, and writes coverage when tests end.
+"""
 
 import sys
 from pathlib import Path
@@ -10,6 +14,7 @@ import pytest
 # longer to build than to test, so others are of the full tier.
 _QUICK = {
     "analyzer": ("all types",),
+    "data_w": (512,),
     "histogram": ((32, 0b111111),),
     "lanes": (32,),
     "types": (0b111111, "all types"),
@@ -20,11 +25,17 @@ _QUICK = {
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        call = getattr(item, "callspec", None)
-        if call is None or Path(__file__).parent not in item.path.parents:
+        if Path(__file__).parent not in item.path.parents:
             continue
-        if any(value not in _QUICK.get(name, (value,)) for name, value in call.params.items()):
+        call = getattr(item, "callspec", None)
+        others = [
+            value
+            for name, value in (call.params.items() if call else ())
+            if value not in _QUICK.get(name, (value,))
+        ]
+        if others:
             item.add_marker(pytest.mark.full)
+        item.add_marker(pytest.mark.xdist_group(" ".join(map(str, (item.path.stem, *others)))))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
