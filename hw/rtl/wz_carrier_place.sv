@@ -12,8 +12,8 @@
 //   latency       3 clocks from the group of symbols that completes a beat, 4 from the job; 0 from a
 //                 carrier beat that is waited for
 //   throughput    1 beat a clock, or a group of symbols a clock
-//   back-pressure s_symbol_tready depends on flops and s_symbol_tlast; m_tready reaches
-//                 s_carrier_tready combinationally
+//   back-pressure m_tready and s_carrier_tvalid reach s_symbol_tready and s_job_tready
+//                 combinationally, m_tready s_carrier_tready
 //
 // Outputs are combinational from flops and s_carrier: give them a register. Symbols go straight into
 // one.
@@ -185,23 +185,22 @@ module wz_carrier_place
     end
   end
 
-  // A skid buffer: here the chain of readies from the output ends.
+  // The register behind the symbols.
   front_t front, dealt;
   logic [PLACES-1:0] front_carried, mask;
   logic front_none, front_last, front_valid, mask_ready;
 
-  wz_skid #(
-      .W($bits(front_t) + PLACES + 2)
-  ) u_front (
-      .clk,
-      .rst,
-      .s_tdata({front_new, carried, beat_q.none, beat_q.last}),
-      .s_tvalid(beat_go),
-      .s_tready(front_ready),
-      .m_tdata({front, front_carried, front_none, front_last}),
-      .m_tvalid(front_valid),
-      .m_tready(mask_ready)
-  );
+  assign front_ready = !front_valid || mask_ready;
+  always_ff @(posedge clk) begin
+    if (front_ready) begin
+      front <= front_new;
+      front_carried <= carried;
+      front_none <= beat_q.none;
+      front_last <= beat_q.last;
+      front_valid <= beat_go;
+    end
+    if (rst) front_valid <= 1'b0;
+  end
 
   // Which places have a carrier: a value of 2 or 4 bytes may take several.
   for (genvar p = 0; p < PLACES; p++) begin : g_mask

@@ -40,25 +40,11 @@ module wz_unalign
     input  logic         room  // for 3 more beats
 );
 
-  // A skid buffer: the queue that jobs come from is not for long paths to end in.
-  align_job_t job;
-  logic job_valid, job_ready, job_valid_q, job_done;
+  logic job_ready, job_valid_q, job_done;
   element_type_e element;
 
-  wz_skid #(
-      .W($bits(align_job_t))
-  ) u_job (
-      .clk,
-      .rst,
-      .s_tdata(s_job_tdata),
-      .s_tvalid(s_job_tvalid),
-      .s_tready(s_job_tready),
-      .m_tdata(job),
-      .m_tvalid(job_valid),
-      .m_tready(job_ready)
-  );
-
-  assign element = built(TYPES, job.element);
+  assign element = built(TYPES, s_job_tdata.element);
+  assign s_job_tready = job_ready;
 
   // The current block.
   logic [5:0] beat_q, last_beat_q, last_byte_q;
@@ -72,10 +58,10 @@ module wz_unalign
 
   always_ff @(posedge clk) begin
     if (job_ready) begin
-      last_beat_q <= job.last_beat;
-      last_byte_q <= job.last_byte;
-      constant_q  <= job.constant;
-      job_valid_q <= job_valid;
+      last_beat_q <= s_job_tdata.last_beat;
+      last_byte_q <= s_job_tdata.last_byte;
+      constant_q  <= s_job_tdata.constant;
+      job_valid_q <= s_job_tvalid;
     end
     if (take) beat_q <= last ? '0 : beat_q + 1'b1;
     if (rst) begin
@@ -95,18 +81,18 @@ module wz_unalign
 
     always_comb begin
       for (int j = 0; j < 64; j++) begin
-        there[j] = job.constant ? 6'(j) <= job.last_byte
-                                : job.tail_bytes != '0 && 6'(j) == job.last_byte;
+        there[j] = s_job_tdata.constant ? 6'(j) <= s_job_tdata.last_byte
+                                : s_job_tdata.tail_bytes != '0 && 6'(j) == s_job_tdata.last_byte;
       end
     end
 
     always_ff @(posedge clk) begin
       if (job_ready) begin
-        fill_q <= (job.constant && width_log2(element) != 2'd0) ? job.fill[15:0]
-                                                               : {2{job.fill[7:0]}};
+        fill_q <= (s_job_tdata.constant && width_log2(element) != 2'd0) ? s_job_tdata.fill[15:0]
+                                                               : {2{s_job_tdata.fill[7:0]}};
         there_q <= there;
-        head_q <= job.head[7:0];
-        up_q <= job.head_bytes != '0;
+        head_q <= s_job_tdata.head[7:0];
+        up_q <= s_job_tdata.head_bytes != '0;
       end
     end
 
@@ -127,7 +113,7 @@ module wz_unalign
       if (rst) m_tvalid <= 1'b0;
     end
 
-    wire unused = &{1'b0, job.head, job.tail_at, job.fill};
+    wire unused = &{1'b0, s_job_tdata.head, s_job_tdata.tail_at, s_job_tdata.fill};
   end else begin : g_bytes
     // `fill_q` goes to the bytes `there_q` in beat `special_q`, and in the others of a constant one.
     logic [31:0] fill, fill_q;
@@ -138,18 +124,18 @@ module wz_unalign
 
     always_comb begin
       unique case (width_log2(element))
-        2'd0: fill = {4{job.fill[7:0]}};
-        2'd1: fill = {2{job.fill[15:0]}};
-        default: fill = job.fill;
+        2'd0: fill = {4{s_job_tdata.fill[7:0]}};
+        2'd1: fill = {2{s_job_tdata.fill[15:0]}};
+        default: fill = s_job_tdata.fill;
       endcase
     end
 
     always_comb begin
       for (int j = 0; j < 64; j++) begin
-        if (job.constant) there[j] = 6'(j) <= job.last_byte;
-        else if (job.tail_bytes == '0) there[j] = 1'b0;
-        else if (width_log2(element) == 2'd1) there[j] = 5'(j / 2) == job.tail_at[5:1];
-        else there[j] = 4'(j / 4) == job.tail_at[5:2];
+        if (s_job_tdata.constant) there[j] = 6'(j) <= s_job_tdata.last_byte;
+        else if (s_job_tdata.tail_bytes == '0) there[j] = 1'b0;
+        else if (width_log2(element) == 2'd1) there[j] = 5'(j / 2) == s_job_tdata.tail_at[5:1];
+        else there[j] = 4'(j / 4) == s_job_tdata.tail_at[5:2];
       end
     end
 
@@ -157,13 +143,13 @@ module wz_unalign
       if (job_ready) begin
         fill_q <= fill;
         there_q <= there;
-        special_q <= job.constant ? job.last_beat : job.tail_at[11:6];
-        head_bytes_q <= job.head_bytes;
+        special_q <= s_job_tdata.constant ? s_job_tdata.last_beat : s_job_tdata.tail_at[11:6];
+        head_bytes_q <= s_job_tdata.head_bytes;
         // In front of byte 0: the head's last byte lies next to it.
-        unique case (job.head_bytes)
-          2'd1: head_q <= {job.head[7:0], 16'd0};
-          2'd2: head_q <= {job.head[15:0], 8'd0};
-          default: head_q <= job.head;
+        unique case (s_job_tdata.head_bytes)
+          2'd1: head_q <= {s_job_tdata.head[7:0], 16'd0};
+          2'd2: head_q <= {s_job_tdata.head[15:0], 8'd0};
+          default: head_q <= s_job_tdata.head;
         endcase
       end
     end

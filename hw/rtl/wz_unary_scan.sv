@@ -582,25 +582,19 @@ module wz_unary_scan #(
   assign step = some_q && out_ready && !(last && empty_section);
   assign end_take = load && last;
 
-  wz_skid #(
-      .W(4 * LANES + LANE_W + 11)
-  ) u_out (
-      .clk,
-      .rst,
-      .s_tdata({
-        group_q[0] ? slot[SLOTS-1:LANES] : slot[LANES-1:0],
-        last ? section_end.count : (LANE_W + 1)'(LANES),
-        section_end.overflow,
-        section_end.found,
-        section_end.position,
-        last
-      }),
-      .s_tvalid(some_valid),
-      .s_tready(out_ready),
-      .m_tdata({m_tdata, m_tcount, m_overflow, m_found, m_position, m_tlast}),
-      .m_tvalid,
-      .m_tready
-  );
+  assign out_ready = !m_tvalid || m_tready;
+  always_ff @(posedge clk) begin
+    if (out_ready) begin
+      m_tdata <= group_q[0] ? slot[SLOTS-1:LANES] : slot[LANES-1:0];
+      m_tcount <= last ? section_end.count : (LANE_W + 1)'(LANES);
+      m_overflow <= section_end.overflow;
+      m_found <= section_end.found;
+      m_position <= section_end.position;
+      m_tlast <= last;
+      m_tvalid <= some_valid;
+    end
+    if (rst) m_tvalid <= 1'b0;
+  end
 
   always_ff @(posedge clk) begin
     complete_q <= {complete_q[0], complete_e};

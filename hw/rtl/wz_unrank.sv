@@ -8,7 +8,7 @@
 //
 //   latency       6 clocks from low bits, 2 from the codes
 //   throughput    1 group a clock
-//   back-pressure s_low_tready and s_code_tready depend on flops alone, and the former on s_low_tvalid
+//   back-pressure s_code_tready depends on flops alone, s_low_tready on those and s_code_tvalid
 
 module wz_unrank
   import wz_format_pkg::*;
@@ -168,19 +168,16 @@ module wz_unrank
                            (group_q.coder != CODER_F2 || group_q.low[i] == 2'd3);
   end
 
-  // A skid buffer: here the chain of readies from the ranks ends.
-  wz_skid #(
-      .W($bits(group_t) + LANES + 1)
-  ) u_masks (
-      .clk,
-      .rst,
-      .s_tdata({group_q, group_mask, group_last_q}),
-      .s_tvalid(group_valid_q),
-      .s_tready(group_ready),
-      .m_tdata({group, mask, mask_last}),
-      .m_tvalid(mask_valid),
-      .m_tready(mask_ready)
-  );
+  assign group_ready = !mask_valid || mask_ready;
+  always_ff @(posedge clk) begin
+    if (group_ready) begin
+      group <= group_q;
+      mask <= group_mask;
+      mask_last <= group_last_q;
+      mask_valid <= group_valid_q;
+    end
+    if (rst) mask_valid <= 1'b0;
+  end
 
   // Codes to lanes.
   logic [LANES-1:0][3:0] quotient;
