@@ -70,6 +70,20 @@ module wz_rank #(
     if (rst) valid_q <= '0;
   end
 
+  // The interval spans at most 31 symbols, so the three highest bits of a symbol in it are those of
+  // one end, and five bits are left to be compared with either.
+  logic one_block_q;  // the ends have the same high bits; after clock 2
+  always_ff @(posedge clk) one_block_q <= codes_q[0].order_lo[7:5] == codes_q[0].order_hi[7:5];
+
+  // In LUTs: a carry chain takes one for every bit.
+  function automatic logic at_least(input logic [4:0] a, input logic [4:0] b);
+    logic more, same;
+    more = (a[4] && !b[4]) || (a[4] == b[4]
+           && ((a[3] && !b[3]) || (a[3] == b[3] && a[2] && !b[2])));
+    same = a[4:2] == b[4:2];
+    return more || (same && ((a[1] && !b[1]) || (a[1] == b[1] && (a[0] || !b[0]))));
+  endfunction
+
   // The escape's rank: 31 for R2, else 15.
   logic wide;  // R2
   assign wide = codes_q[2].coder == CODER_R2;
@@ -152,14 +166,16 @@ module wz_rank #(
     // Clock 2: look the step up; compare with the ends of the interval and with 0.
     logic [4:0] steps[64];
     logic [4:0] step_q;
-    logic above_q, below_q, zero_q;
+    logic low_block_q, high_block_q, above_q, below_q, zero_q;
     always_ff @(posedge clk) begin
       if (table_we) steps[{table_bank, table_symbol}] <= table_step;
     end
     always_ff @(posedge clk) begin
       step_q  <= steps[{codes_q[0].bank, symbol_q[0][4:0]}];
-      above_q <= symbol_q[0] >= codes_q[0].order_lo;
-      below_q <= symbol_q[0] <= codes_q[0].order_hi;
+      low_block_q <= symbol_q[0][7:5] == codes_q[0].order_lo[7:5];
+      high_block_q <= symbol_q[0][7:5] == codes_q[0].order_hi[7:5];
+      above_q <= at_least(symbol_q[0][4:0], codes_q[0].order_lo[4:0]);
+      below_q <= at_least(codes_q[0].order_hi[4:0], symbol_q[0][4:0]);
       zero_q  <= symbol_q[0] == '0;
     end
 
@@ -169,7 +185,8 @@ module wz_rank #(
     always_ff @(posedge clk) begin
       moved_q <= step_q + 5'(codes_q[1].zero_rank != ZERO_RANK_BITS'(ZERO_RANK_NONE)
                              && step_q >= {1'b0, codes_q[1].zero_rank});
-      inside_q <= above_q && below_q && !zero_q;
+      inside_q <= !zero_q && ((low_block_q && above_q && (below_q || !one_block_q))
+                              || (high_block_q && below_q && !one_block_q));
       zero2_q <= zero_q;
     end
 
@@ -196,6 +213,9 @@ module wz_rank #(
 
 `ifndef SYNTHESIS
   initial assert (LANES == 8 || LANES == 16 || LANES == 32 || LANES == 64);
+  a_interval : assert property (@(posedge clk) disable iff (rst)
+      s_valid && s_codes.order_hi != '0
+      |-> s_codes.order_lo <= s_codes.order_hi && s_codes.order_hi - s_codes.order_lo <= 8'd30);
   a_latency : assert property (@(posedge clk) disable iff (rst)
       s_valid |-> ##4 m_valid && m_first == $past(s_first, 4) && m_last == $past(s_last, 4));
 `endif
