@@ -13,11 +13,11 @@
 //
 // Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
 //
-//   latency       from a block's last beat to its plan, at 32 lanes: 58 clocks, and 8 for each group of
-//                 32 symbols in which a value lies but the first (114 for all eight), 1 more where
-//                 the order has one side alone; 4 less where 15 symbols hold all values
+//   latency       from a block's last beat to its plan, at 32 lanes: 56 clocks, and 8 for each group of
+//                 32 symbols in which a value lies but the first (112 for all eight), 1 more where
+//                 the order has one side alone; 3 less where 15 symbols hold all values
 //   throughput    1 beat a clock with at most LANES values a beat (else LANES values a clock), and a
-//                 block at most every 33 to 42 clocks (8 for each group, and 2, if that is more)
+//                 block at most every 32 to 40 clocks (8 for each group, and 2, if that is more)
 //   back-pressure s_axis_tready follows m_beat_tready in the same clock; it falls while two blocks
 //                 wait to be read and, after a reset, for 66 clocks
 

@@ -9,12 +9,13 @@
 // take a clock each; from there the path alternates, so left and right are taken together. Where one
 // side is at its end two of the other are, one of which the idle side's memory reads.
 //
-// The order leaves as soon as the sums are known; m_range, when the table is written: so a plan that
-// waits for both may be used at once. Two blocks' counts are held; s_bank says which table to write.
+// The order leaves as soon as the sums are known; m_range, with the last write of the table: so a plan
+// that waits for both may be used a clock later. Two blocks' counts are held; s_bank says which table
+// to write.
 //
-//   latency       from the last word to m_order 33 clocks, 34 where the walk has one side alone, 30
-//                 where no value lies beyond the first 15 symbols; m_range 40, 41 and 31
-//   throughput    a block every 41 clocks, 33 where the first 15 symbols hold all; a word a clock
+//   latency       from the last word to m_order 32 clocks, 33 where the walk has one side alone, 29
+//                 where no value lies beyond the first 15 symbols; m_range 38, 39 and 30
+//   throughput    a block every 39 clocks, 32 where the first 15 symbols hold all; a word a clock
 //   back-pressure m_order and m_range hold the next walk; s_room falls while two blocks are held
 
 module wz_order
@@ -136,8 +137,7 @@ module wz_order
   typedef enum logic [2:0] {
     IDLE,
     FETCH,  // the neighbours of the base
-    FILL,  // and theirs
-    COMPARE,  // the first two
+    FILL,  // and theirs; compare the first two
     STEPS,  // 0 to 13: by count
     PAIRS,  // from 14: alternating
     SETTLE,  // the sums of the last step
@@ -164,7 +164,7 @@ module wz_order
   logic go_left_q, use_left, use_right;
   logic first_left, after_left, after_right;
   // Right of the last symbol all counts are 0, so left leads there too.
-  assign first_left = left_ok_q[0] && !above(18'(right_count_q[0]), 18'(left_count_q[0]));
+  assign first_left = left_ok_q[1] && !above(18'(right_count_q[1]), 18'(left_count_q[1]));
   assign after_left = left_ok_q[1] && !above(18'(right_count_q[0]), 18'(left_count_q[1]));
   assign after_right = left_ok_q[0] && !above(18'(right_count_q[1]), 18'(left_count_q[0]));
   logic list_ends, both, second_ok;
@@ -223,7 +223,7 @@ module wz_order
     join_two_q <= 1'b0;
     join_second_q <= '0;
     join_step_q <= step_q;
-    if (state_q == COMPARE) go_left_q <= first_left;
+    if (state_q == FILL) go_left_q <= first_left;
     else go_left_q <= go_left_q ? after_left : after_right;
 
     if (use_left) begin
@@ -270,13 +270,12 @@ module wz_order
         join_count_q <= raw_zeros_q - values_q;  // what loads the tails
       end
       FILL: begin
-        state_q <= COMPARE;
+        state_q <= STEPS;
         join_q <= 1'b1;
         join_count_q <= base_count_q;
         join_step_q <= '0;
         step_q <= 6'd1;
       end
-      COMPARE: state_q <= STEPS;
       STEPS: begin
         step_q <= step_q + 1'b1;
         join_q <= 1'b1;

@@ -5,9 +5,9 @@
 // up to place 14; from there on alternately, while the walk, which takes two at a time, is ahead.
 //
 // s_begin starts a block; s_over says that its walk is over and the zero rank final. m_range, the
-// ranked symbols' interval with 15 and with 31 ranks, comes with the table complete.
+// ranked symbols' interval with 15 and with 31 ranks, comes with the last write or after it.
 //
-//   latency       m_range at most 34 clocks after s_begin, at once for a block without ranks (with an
+//   latency       m_range at most 33 clocks after s_begin, at once for a block without ranks (with an
 //                 interval of no meaning)
 //   throughput    a block at a time: none may begin while m_busy
 //   back-pressure none; m_range must be taken before the next block begins
@@ -66,8 +66,10 @@ module wz_table_write
     end
   end
 
-  logic complete;
-  assign complete = writer_q && s_over && written_q == s_steps;
+  // The last of a full list is not waited for.
+  logic complete, fills;
+  assign fills = s_over && write && written_q == LONG - 1'b1;
+  assign complete = writer_q && s_over && (written_q == s_steps || fills);
 
   always_ff @(posedge clk) begin
     table_we <= write;
@@ -112,10 +114,10 @@ module wz_table_write
     end
   end
 
-  // The last write has reached the table by then.
+  // A plan that waits for it comes later than the last write.
   logic [1:0][8:0] short_ends, long_ends;
   assign short_ends = s_unranked ? at15_q : at14_q;
-  assign long_ends = s_unranked ? {high_end_q, low_end_q} : at30_q;
+  assign long_ends = s_unranked || fills ? {high_end_q, low_end_q} : at30_q;
   assign m_busy = writer_q;
   always_ff @(posedge clk) begin
     if (m_range_tready) m_range_tvalid <= 1'b0;
@@ -123,8 +125,9 @@ module wz_table_write
       m_range_tvalid <= 1'b1;
       m_range_tdata.short_lo <= 8'(short_ends[0] + 1'b1);
       m_range_tdata.short_hi <= 8'(short_ends[1] - 1'b1);
-      m_range_tdata.long_lo <= 8'(long_ends[0] + 1'b1);
-      m_range_tdata.long_hi <= 8'(long_ends[1] - 1'b1);
+      // The symbol that is just written counts as well if symbol 0 takes no rank.
+      m_range_tdata.long_lo <= 8'(long_ends[0] + 9'(!(fills && s_unranked && write_left)));
+      m_range_tdata.long_hi <= 8'(long_ends[1] - 9'(!(fills && s_unranked && !write_left)));
     end
     if (rst) m_range_tvalid <= 1'b0;
   end

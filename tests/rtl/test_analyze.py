@@ -181,7 +181,7 @@ def _uniform(symbol: np.ndarray) -> Block:
 RNG = np.random.default_rng(6)
 NEAR = 127 - RNG.geometric(0.4, 2048).clip(0, 31)
 WIDE = RNG.permutation(np.append(np.arange(2040) % 256, [128] * 8))
-LATENCY = {"near": (NEAR, 58), "wide": (WIDE, 114), "one side": (WIDE * (WIDE != 128), 115)}
+LATENCY = {"near": (NEAR, 56), "wide": (WIDE, 112), "one side": (WIDE * (WIDE != 128), 113)}
 
 
 @pytest.mark.parametrize("kind", LATENCY)
