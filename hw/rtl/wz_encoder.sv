@@ -10,9 +10,9 @@
 // block as it is (tuser 0). A block must be seen to its end before its frame can begin, so the beats
 // of up to four wait in a FIFO of 16 KiB.
 //
-//   latency       DATA_W = 512, LANES = 32, first beat in to first beat out: a block of b beats,
-//                 whose values lie in g of the 8 groups of 32 symbols, b + 14 clocks and those of
-//                 wz_analyze (58 + 8 g at most); 10 more with bare zeros
+//   latency       DATA_W = 512, LANES = 32, first beat in to first beat out: b + 15 clocks for a block
+//                 of b beats, and those from its last beat to its plan, which wz_analyze states; 8
+//                 more with bare zeros
 //   throughput    max(beats in, beats out) clocks a block of 40 beats or more; see wz_analyze for
 //                 shorter ones and wz_pack for what costs a clock more
 //   back-pressure m_axis_tready holds the second pass back, and s_axis_tready falls when the FIFO of
