@@ -39,7 +39,7 @@ package wz_analyze_pkg;
     logic bare;  // values of symbol 0 are all zero: none has a remainder
     logic sign_flag;
     logic sign_value;
-    logic [1:0] plane_flags;  // plane 2 holds the sign, so it is constant only where it is not stored
+    logic [1:0] plane_flags;  // plane 2 holds the sign: constant only where that is not stored
     logic [15:0] plane_bytes;  // of no meaning where a plane is not flagged
     logic constant;  // the block has period W and is longer than W
     logic [31:0] pattern;
@@ -75,7 +75,8 @@ package wz_analyze_pkg;
     int unsigned most, of_width;
     most = 0;
     for (int unsigned width = 1; width <= 4; width *= 2) begin
-      of_width = BLOCK_BYTES_MAX / width / (lanes < BEAT_BYTES / width ? lanes : BEAT_BYTES / width);
+      of_width =
+          BLOCK_BYTES_MAX / width / (lanes < BEAT_BYTES / width ? lanes : BEAT_BYTES / width);
       for (int unsigned tag = 1; tag < 6; tag++) begin
         if (types[tag] && LAYOUTS[tag].width_bytes == width && of_width > most) most = of_width;
       end

@@ -86,7 +86,7 @@ module wz_coder_bits
 
   // Clock 2: the tails, and their sums.
   logic [COUNT_W-1:0] tail_q, tail0_q, tail1_q, tail2_q, tail15_q;
-  logic [COUNT_W-1:0] last14_q, last_q;  // counts of symbol 14 and of the last one, if that is beyond
+  logic [COUNT_W-1:0] last14_q, last_q;  // counts of symbol 14 and of the last one beyond
   logic [COUNT_W-1:0] hold2_q, hold4_q;
   logic [SUM_W-1:0] bits1_q, bits2_q, bits4_q;
   logic [SUM_W-1:0] zero1_q, zero2_q, zero4_q;  // of the values of symbol 0

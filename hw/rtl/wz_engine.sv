@@ -283,9 +283,11 @@ module wz_engine
   );
 
   // Policy by type; that by length waits in wz_encoder for the end of the block.
+  logic [7:0] coded_types;
+  assign coded_types = {2'b00, enc_active.types};
   always_comb begin
     enc_in_policy = enc_in_tuser;
-    enc_in_policy.code = enc_in_tuser.code && {2'b00, enc_active.types}[enc_in_tuser.element];
+    enc_in_policy.code = enc_in_tuser.code && coded_types[enc_in_tuser.element];
   end
 
   wz_encoder #(

@@ -213,7 +213,8 @@ module wz_record #(
     chunk[511:384] = data_q[511:384];
     // Byte 32: a third part of FP32, tops of FP16 behind their plane.
     chunk[383:256] = (data_q[383:256] & {128{at0_q.raw}})
-                   | ((sign_q ? fp32_tops : fp32_plane2) & {128{kind_q[ELEMENT_TYPE_FP32] && !raw_q}})
+                   | ((sign_q ? fp32_tops : fp32_plane2)
+                      & {128{kind_q[ELEMENT_TYPE_FP32] && !raw_q}})
                    | ((sign_q ? fp16_tops2[127:0] : fp16_tops3[127:0])
                       & {128{kind_q[ELEMENT_TYPE_FP16] && !raw_q}});
     for (int i = 0; i < 256; i++) begin
