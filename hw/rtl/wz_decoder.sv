@@ -6,10 +6,15 @@
 // last beat, has the length that its header says and otherwise undefined bytes, or is one byte if the
 // header is refused. It never stalls on its own account and never gives more than a block.
 //
-//   latency       first beat in to first beat out, 4 KiB of BF16, DATA_W = 512: see docs/hardware.md
+//   latency       first beat in to first beat out, DATA_W = 512, LANES = 32, coded blocks of 4 KiB:
+//                 at most 62 clocks for BF16, 74 for FP16, 76 for FP32, 90 for FP8. More where
+//                 values of the first groups escape, since escapes come last in a frame: BF16 with
+//                 coder R2 up to 69
 //   throughput    a beat of DATA_W bits a clock in or out, whichever is more, with LANES = DATA_W / 16
 //                 (DATA_W / 8 for FP8); at least 8 clocks a coded frame, 16 with coder R2
-//   back-pressure s_axis_tready and, from DATA_W = 128 and 256, m_axis_* are flops
+//   back-pressure s_axis_tready falls while a beat waits in wz_width_up: it follows a flop of
+//                 wz_sections by one gate. m_axis_* but tuser are flops with DATA_W = 128
+//                 and 256, m_axis_tdata with 512
 
 module wz_decoder
   import wz_format_pkg::*;

@@ -13,8 +13,10 @@
 //   latency       DATA_W = 512, LANES = 32, first beat in to first beat out: b + 15 clocks for a block
 //                 of b beats, and those from its last beat to its plan, which wz_analyze states; 8
 //                 more with bare zeros
-//   throughput    max(beats in, beats out) clocks a block of 40 beats or more; see wz_analyze for
-//                 shorter ones and wz_pack for what costs a clock more
+//   throughput    clocks a block: the most of its beats in, its beats out, and what its order takes
+//                 in wz_analyze (32 to 40; 66 with values in all eight groups of 32 symbols), or 8
+//                 where it has none (RAW, not to be coded). wz_pack says what costs a clock more.
+//                 `min_bytes` saves none of these: it is applied to the finished plan
 //   back-pressure m_axis_tready holds the second pass back, and s_axis_tready falls when the FIFO of
 //                 beats is full
 

@@ -14,7 +14,7 @@ package wz_pkg;
     ERROR_NONE = 2'd0,
     ERROR_TRUNCATED = 2'd1,  // the packet ends before the frame does
     ERROR_CORRUPT = 2'd2,  // not a valid frame, or not the one that the receiver expects
-    ERROR_UNSUPPORTED = 2'd3  // another format version, or reference mode
+    ERROR_UNSUPPORTED = 2'd3  // another version, reference mode, or a type that is not built
   } error_e;
 
   // Beside a block, sampled at its first beat, at the encoder's input.

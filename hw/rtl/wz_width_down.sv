@@ -8,7 +8,8 @@
 //   latency       0 (DATA_W = 512: wires), else 1 clock to the first narrow beat
 //   throughput    1 narrow beat a clock, also across packets
 //   back-pressure s_axis_tready falls while narrow beats of the wide beat before are left; it follows
-//                 m_axis_tready in the same clock, by one gate. All other outputs are flops
+//                 m_axis_tready in the same clock, by one gate. All other outputs are flops; with
+//                 DATA_W = 512 there are none, and all are wires
 
 module wz_width_down #(
     parameter int unsigned DATA_W = 512,  // 128, 256 or 512
