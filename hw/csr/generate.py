@@ -91,7 +91,7 @@ def markdown(top: AddrmapNode) -> str:
         f"AXI4-Lite, 32 bits, {1 << ADDRESS_BITS} bytes of address space. An address without a "
         "register, a write",
         "to one that can only be read, and the reverse are answered with SLVERR. Bits without a",
-        "field read as 0.",
+        "field read as 0, and so does the place among the counters that has none.",
         "",
         "| address | register | |",
         "|---|---|---|",

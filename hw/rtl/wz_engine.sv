@@ -116,7 +116,7 @@ module wz_engine
   wz_csr_control__out_t csr_out;
   enc_config_t enc_want, enc_active;
   dec_config_t dec_want, dec_active;
-  logic enc_busy, dec_busy, enc_busy_q, dec_busy_q;
+  logic enc_busy, dec_busy, enc_busy_q, dec_busy_q, enc_pending, dec_pending;
 
   logic access, access_write, access_ack, access_error;
   logic [11:0] access_address;
@@ -211,8 +211,10 @@ module wz_engine
   assign csr_in.build.by_reference.next = 1'b0;
   assign csr_in.enc_status.enabled.next = enc_active.enable;
   assign csr_in.enc_status.busy.next = enc_busy_q;
+  assign csr_in.enc_status.pending.next = enc_pending;
   assign csr_in.dec_status.enabled.next = dec_active.enable;
   assign csr_in.dec_status.busy.next = dec_busy_q;
+  assign csr_in.dec_status.pending.next = dec_pending;
 
   always_ff @(posedge clk) begin
     enc_busy_q <= enc_busy;
@@ -252,6 +254,7 @@ module wz_engine
       .flush(csr_out.enc_control.flush.value),
       .want(enc_want),
       .active(enc_active),
+      .pending(enc_pending),
       .busy(enc_busy),
       .bypassed(enc_bypassed),
       .cut(enc_cut),
@@ -340,6 +343,7 @@ module wz_engine
       .flush(csr_out.dec_control.flush.value),
       .want(dec_want),
       .active(dec_active),
+      .pending(dec_pending),
       .busy(dec_busy),
       .bypassed(dec_bypassed),
       .cut(dec_cut),

@@ -33,6 +33,7 @@ module wz_gate #(
     input  logic                flush,
     input  logic [CONFIG_W-1:0] want,
     output logic [CONFIG_W-1:0] active,
+    output logic                pending,   // `want` is not in force yet
     output logic                busy,      // a packet is inside
     output logic                bypassed,  // pulse: a packet has passed in bypass
     output logic                cut,       // pulse: a packet was cut
@@ -90,6 +91,7 @@ module wz_gate #(
   logic out_ready, out_valid;
 
   assign active = active_q;
+  assign pending = differs_q;
   assign core_rst = core_rst_q || rst;
   assign enable = active_q[0];
   assign busy = in_packet_q || entered_q || count_q != '0;
@@ -133,10 +135,13 @@ module wz_gate #(
     if (state_q == DRAIN && empty) active_q <= want;
 
     if (core_rst_q) begin
-      active_q <= want;
-      count_q <= '0;
+      active_q  <= want;
+      differs_q <= 1'b0;
+    end
+    if (core_rst) begin
+      count_q   <= '0;
       entered_q <= 1'b0;
-      left_q <= 1'b0;
+      left_q    <= 1'b0;
     end
     if (rst) begin
       active_q <= '0;
@@ -205,7 +210,7 @@ module wz_gate #(
   assign bypassed = bypassed_q;
   always_ff @(posedge clk) begin
     bypassed_q <= give && !enable;
-    if (core_rst_q) bypassed_q <= 1'b0;
+    if (core_rst) bypassed_q <= 1'b0;
   end
 
 `ifndef SYNTHESIS

@@ -327,6 +327,8 @@ async def registers(dut: Any) -> None:
         assert (await engine.lite.write(address, b"\xff" * 4)).resp == AxiResp.SLVERR
         assert (await engine.lite.read(address, 4)).resp == AxiResp.OKAY
     assert (await engine.lite.read(0x100, 8)).data == bytes(8)
+    # A place among the counters without one.
+    assert (await engine.lite.read(0x170, 8)).data == bytes(8)
     await engine.reset()
     assert await engine.read("scratch") == {"value": 0}
 

@@ -579,6 +579,7 @@ module wz_csr (
         if(ad_low(rd_mux_addr) == ad_low(6'h14)) begin
             readback_data_var[ad_hi(6'h14)][0] = hwif_in.enc_status.enabled.next;
             readback_data_var[ad_hi(6'h14)][1] = hwif_in.enc_status.busy.next;
+            readback_data_var[ad_hi(6'h14)][2] = hwif_in.enc_status.pending.next;
         end
         if(ad_low(rd_mux_addr) == ad_low(6'h18)) begin
             readback_data_var[ad_hi(6'h18)][12:0] = field_storage.enc_policy.min_bytes.value;
@@ -591,6 +592,7 @@ module wz_csr (
         if(ad_low(rd_mux_addr) == ad_low(6'h24)) begin
             readback_data_var[ad_hi(6'h24)][0] = hwif_in.dec_status.enabled.next;
             readback_data_var[ad_hi(6'h24)][1] = hwif_in.dec_status.busy.next;
+            readback_data_var[ad_hi(6'h24)][2] = hwif_in.dec_status.pending.next;
         end
         if(ad_low(rd_mux_addr) == ad_low(6'h30)) begin
             readback_data_var[ad_hi(6'h30)][8] = hwif_in.statistics.busy.next;

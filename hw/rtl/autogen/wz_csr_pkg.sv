@@ -74,8 +74,13 @@ package wz_csr_pkg;
     } wz_csr_control__enc_status__busy__in_t;
 
     typedef struct {
+        logic next;
+    } wz_csr_control__enc_status__pending__in_t;
+
+    typedef struct {
         wz_csr_control__enc_status__enabled__in_t enabled;
         wz_csr_control__enc_status__busy__in_t busy;
+        wz_csr_control__enc_status__pending__in_t pending;
     } wz_csr_control__enc_status__in_t;
 
     typedef struct {
@@ -87,8 +92,13 @@ package wz_csr_pkg;
     } wz_csr_control__dec_status__busy__in_t;
 
     typedef struct {
+        logic next;
+    } wz_csr_control__dec_status__pending__in_t;
+
+    typedef struct {
         wz_csr_control__dec_status__enabled__in_t enabled;
         wz_csr_control__dec_status__busy__in_t busy;
+        wz_csr_control__dec_status__pending__in_t pending;
     } wz_csr_control__dec_status__in_t;
 
     typedef struct {
