@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One stage of the network of wz_compact and wz_expand: brings elements to lanes that agree with
-// their destinations in the bits LSB to LSB + BITS - 1.
+// One stage of the network of wz_compact: brings elements to lanes that agree with their
+// destinations in the bits LSB to LSB + BITS - 1.
 //
 // The lanes that differ in these bits alone exchange their elements. Of those at most one may hold a
 // valid element for a given lane (asserted by wz_compact); a lane without one is not valid and its

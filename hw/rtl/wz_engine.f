@@ -37,7 +37,6 @@ wz_unary_pack.sv
 wz_prefix.sv
 wz_banyan.sv
 wz_compact.sv
-wz_expand.sv
 wz_carrier.sv
 wz_pack_issue.sv
 wz_frame.sv

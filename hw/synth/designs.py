@@ -9,10 +9,9 @@ import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
-RTL = Path(__file__).parents[1] / "rtl"
+from hw.sim import sources as rtl
 
 TOPS = ("wz_encoder", "wz_decoder", "wz_engine")
 # Modules that are left out of another, since they are synthesised by themselves.
@@ -57,8 +56,7 @@ def every_design() -> list[Design]:
 
 
 def leaf_modules() -> list[str]:
-    others = (*TOPS, *SIMULATION_ONLY)
-    return [name for name, path in _files().items() if name not in others and _is_module(path)]
+    return [name for name in rtl.modules() if name not in (*TOPS, *SIMULATION_ONLY)]
 
 
 def top_designs() -> list[Design]:
@@ -84,63 +82,21 @@ def placed_designs() -> list[Design]:
 
 def sources(design: Design) -> list[Path]:
     """Files that a design is made of, packages first, in an order that compiles."""
-    found = _reached(design.top)
-    packages = [name for name in found if not _is_module(_files()[name])]
-    ordered: list[str] = []
-
-    def place(name: str) -> None:
-        if name not in ordered:
-            for other in packages:
-                if other != name and re.search(rf"\b{other}\b", _code(_files()[name])):
-                    place(other)
-            ordered.append(name)
-
-    for name in packages:
-        place(name)
-    return [_files()[name] for name in [*ordered, *sorted(set(found) - set(packages))]]
+    return rtl.sources(design.top, synthesis=True)
 
 
 def fingerprint(design: Design, *others: str) -> str:
     """A hash of a design's code, without comments and layout, and of `others`."""
-    files = [_files()[name] for name in sorted(_reached(design.top, design.boxes))]
-    text = [design.name, *others, *(_code(path) for path in files)]
+    files = rtl.sources(design.top, without=design.boxes, synthesis=True)
+    ordered = sorted(files, key=lambda path: path.stem)
+    text = [design.name, *others, *(rtl.code(path, synthesis=True) for path in ordered)]
     return hashlib.sha256("\0".join(text).encode()).hexdigest()[:16]
-
-
-def _reached(top: str, boxes: tuple[str, ...] = ()) -> list[str]:
-    """Modules and packages that `top` is made of, but what is in `boxes`."""
-    found: list[str] = []
-    wanted = [top]
-    while wanted:
-        name = wanted.pop()
-        if name in _files() and name not in (*found, *boxes):
-            found.append(name)
-            wanted += re.findall(r"\bwz_\w+", _code(_files()[name]))
-    return found
 
 
 def _leaf(name: str) -> Iterator[Design]:
     yield Design(name)
-    code = _code(_files()[name])
-    if re.search(r"\bparameter\b[^;]*?\bTYPES\b", code):
+    (path,) = (path for path in rtl.sources(name) if path.stem == name)
+    if re.search(r"\bparameter\b[^;]*?\bTYPES\b", rtl.code(path, synthesis=True)):
         yield Design(name, (("TYPES", BF16_ALONE),))
     for variant in VARIANTS.get(name, ()):
         yield Design(name, tuple(variant.items()))
-
-
-def _files() -> dict[str, Path]:
-    return {path.stem: path for path in sorted(RTL.rglob("wz_*.sv"))}
-
-
-def _is_module(path: Path) -> bool:
-    return bool(re.search(r"\bmodule\b", _code(path)))
-
-
-def _code(path: Path) -> str:
-    return _strip(path.read_text())
-
-
-@cache
-def _strip(text: str) -> str:
-    text = re.sub(r"(?s)/\*.*?\*/", "", re.sub(r"//.*", "", text))
-    return " ".join(re.sub(r"(?s)`ifndef SYNTHESIS.*?`endif", "", text).split())

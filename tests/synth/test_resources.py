@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hw.sim import sources
 from hw.synth import designs, page, resources
 from hw.synth.depth import Depth
 from hw.synth.yosys import Area, SynthesisError, check, read_lines, synthesise, trouble
@@ -137,7 +138,7 @@ def test_sources_come_with_their_packages_first() -> None:
 def test_comments_do_not_change_the_fingerprint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(designs, "RTL", tmp_path)
+    monkeypatch.setattr(sources, "FOLDERS", (tmp_path,))
     source = tmp_path / "wz_top.sv"
     prints = []
     for text in ("module wz_top;\nendmodule", "// why\nmodule  wz_top; endmodule", "module wz_a;"):
