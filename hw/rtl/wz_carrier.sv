@@ -189,8 +189,7 @@ module wz_carrier #(
   wz_compact #(
       .LANES(LANES),
       .W(MOVED_W),
-      .USER_W(RECORD_W + 2),
-      .LATE_BASE(1'b1)
+      .USER_W(RECORD_W + 2)
   ) u_compact (
       .clk,
       .rst,

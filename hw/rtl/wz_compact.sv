@@ -10,8 +10,8 @@
 // these lie past the end: with a base that counts on, they belong to the next row. s_user travels
 // beside, for what the neighbours need.
 //
-// With LATE_BASE, s_base comes START_CLOCKS + 1 clocks after its vector, when the network begins: so
-// that a base that counts on can be worked out beside the prefix counts.
+// s_base comes DATA_CLOCKS after its vector (1, 1, 2, 2, 3 for LANES = 4, 8, 16, 32, 64), when the
+// network begins: so that a base that counts on can be worked out beside the prefix counts.
 //
 //   latency       LATENCY clocks on which `en` is high: 2, 3, 4, 5, 6 for LANES = 4, 8, 16, 32, 64
 //   throughput    1 vector a clock
@@ -21,7 +21,6 @@ module wz_compact #(
     parameter int unsigned LANES = 32,  // 4, 8, 16, 32 or 64
     parameter int unsigned W = 16,
     parameter int unsigned USER_W = 1,
-    parameter bit LATE_BASE = 1'b0,
     localparam int unsigned BASE_W = $clog2(LANES)
 ) (
     input logic clk,
@@ -60,7 +59,6 @@ module wz_compact #(
       .clk,
       .en,
       .s_keep,
-      .s_base('0),
       .m_keep(keep),
       .m_prefix(prefix),
       .m_start(start)
@@ -75,20 +73,6 @@ module wz_compact #(
     end
   end
 
-  logic [BASE_W-1:0] base;
-  if (LATE_BASE) begin : g_late
-    assign base = s_base;
-  end else begin : g_early
-    logic [BASE_W-1:0] base_q[DATA_CLOCKS];
-    always_ff @(posedge clk) begin
-      if (en) begin
-        base_q[0] <= s_base;
-        for (int i = 1; i < int'(DATA_CLOCKS); i++) base_q[i] <= base_q[i-1];
-      end
-    end
-    assign base = base_q[DATA_CLOCKS-1];
-  end
-
   logic [LATENCY:1] valid_q;
 
   // The network. Index s: before stage s. An element is its place and its data.
@@ -99,7 +83,7 @@ module wz_compact #(
   assign valid[0] = keep;
   for (genvar i = 0; i < LANES; i++) begin : g_place
     assign element[0][i] = {
-      start[i/GROUP] + PLACE_W'(base) + PLACE_W'(prefix[i]), data_q[DATA_CLOCKS-1][i]
+      start[i/GROUP] + PLACE_W'(s_base) + PLACE_W'(prefix[i]), data_q[DATA_CLOCKS-1][i]
     };
   end
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Counts the kept lanes before each lane, and adds a base: the destinations of wz_compact and the
-// sources of wz_expand. The place of lane i is m_start[i / 8] + m_prefix[i]; the addition is left to
-// the user, who has room for it.
+// Counts the kept lanes before each lane, for wz_compact: the place of lane i is m_start[i / 8] +
+// m_prefix[i]; the addition is left to the user, who has room for it.
 //
 //   latency       LANES <= 8: 1 clock on which `en` is high; 16, 32: 2; 64: 3
 //   throughput    1 vector a clock
@@ -17,12 +16,11 @@ module wz_prefix #(
     input logic clk,
     input logic en,
 
-    input logic [LANES-1:0]  s_keep,
-    input logic [BASE_W-1:0] s_base,
+    input logic [LANES-1:0] s_keep,
 
-    output logic [LANES-1:0]              m_keep,
-    output logic [LANES-1:0][2:0]         m_prefix,  // kept lanes before, in the group of 8
-    output logic [GROUPS-1:0][BASE_W:0]   m_start    // base and kept lanes of the groups before
+    output logic [LANES-1:0]            m_keep,
+    output logic [LANES-1:0][2:0]       m_prefix,  // kept lanes before, in the group of 8
+    output logic [GROUPS-1:0][BASE_W:0] m_start    // kept lanes of the groups before
 );
 
   localparam int unsigned START_W = BASE_W + 1;
@@ -31,7 +29,6 @@ module wz_prefix #(
   logic [LANES-1:0] keep_q;
   logic [LANES-1:0][2:0] prefix_q;
   logic [GROUPS-1:0][3:0] total_q;
-  logic [BASE_W-1:0] base_q;
 
   for (genvar i = 0; i < LANES; i++) begin : g_prefix
     localparam logic [GROUP-1:0] BEFORE = GROUP'((1 << (i % GROUP)) - 1);
@@ -43,7 +40,6 @@ module wz_prefix #(
   always_ff @(posedge clk) begin
     if (en) begin
       keep_q <= s_keep;
-      base_q <= s_base;
       for (int g = 0; g < int'(GROUPS); g++) begin
         total_q[g] <= 4'($countones(s_keep[g*int'(GROUP)+:GROUP]));
       end
@@ -53,19 +49,17 @@ module wz_prefix #(
   if (GROUPS == 1) begin : g_one
     assign m_keep = keep_q;
     assign m_prefix = prefix_q;
-    assign m_start = START_W'(base_q);
+    assign m_start = '0;
     wire unused = &{1'b0, total_q};
   end else begin : g_more
-    // Clock 2: sums over up to four groups. Those of the second half begin from zero.
+    // Clock 2: sums over up to four groups; those of the second half begin anew.
     localparam int unsigned HALF = (GROUPS < 4) ? GROUPS : 4;
     logic [LANES-1:0] keep2_q;
     logic [LANES-1:0][2:0] prefix2_q;
     logic [GROUPS-1:0][START_W-1:0] sum_d, sum_q;
 
     for (genvar g = 0; g < GROUPS; g++) begin : g_sum
-      if (g == 0) begin : g_base
-        assign sum_d[g] = START_W'(base_q);
-      end else if (g % HALF == 0) begin : g_zero
+      if (g % HALF == 0) begin : g_zero
         assign sum_d[g] = '0;
       end else begin : g_add
         assign sum_d[g] = sum_d[g-1] + START_W'(total_q[g-1]);

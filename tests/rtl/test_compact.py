@@ -9,6 +9,7 @@ from tests.rtl.dut import Dut, Sink, Source
 
 WIDTH = 16
 LATENCY = {4: 2, 8: 3, 16: 4, 32: 5, 64: 6}
+BASE_DELAY = {4: 1, 8: 1, 16: 2, 32: 2, 64: 3}
 VECTORS = 3000
 
 
@@ -18,28 +19,29 @@ def test_kept_elements_move_together(lanes: int) -> None:
     random = np.random.default_rng(lanes)
     data = random.integers(0, 1 << WIDTH, (VECTORS, lanes), np.uint16)
     keep = masks(random, lanes)
-    base = random.integers(0, lanes, VECTORS)
     dut.reset()
     dut["en"] = 1
     sent = Source(
         "s",
         data=data.view(np.uint8),
         keep=pack(keep),
-        base=base,
         user=np.arange(VECTORS),
         valid="valid",
         ready=None,
         stall=0.1,
     )
+    # Another base in each clock, whether a vector comes or not.
+    bases = Source("base", s_base=random.integers(0, lanes, 2 * VECTORS), valid=None, ready=None)
     fields = ("data", "taken", "wrapped", "user")
     got = Sink("m", fields=fields, valid="valid", ready=None)
-    dut.stream(sent, got, seed=5, drain=20)
+    dut.stream(sent, bases, got, seed=5, drain=20)
 
     assert np.array_equal(got.clocks, sent.clocks + LATENCY[lanes])
     assert np.array_equal(got["user"], np.arange(VECTORS))
     result = got["data"].reshape(VECTORS, -1).view(np.uint8)[:, : 2 * lanes].copy().view(np.uint16)
     taken = np.array(got.integers("taken"), object)
     wrapped = np.array(got.integers("wrapped"), object)
+    base = np.array(bases.fields["s_base"])[sent.clocks - bases.clocks[0] + BASE_DELAY[lanes]]
     for i in range(VECTORS):
         place = int(base[i]) + np.arange(int(keep[i].sum()))
         assert taken[i] == sum(1 << int(p) for p in place % lanes)
