@@ -18,6 +18,7 @@ from typing import Any
 
 from codec.errors import InvalidInput
 from codec.goals import goal_lines
+from codec.marks import replace_between
 from codec.plots import write_plots
 
 Row = Mapping[str, Any]
@@ -215,7 +216,7 @@ def write_pages(folder: Path) -> list[Path]:
         (folder.absolute().parent / "README.md", highlights),
     ):
         if partly.is_file():
-            _write(partly, _replace_between(partly, part(measurements)))
+            _write(partly, replace_between(partly, BEGIN, END, part(measurements)))
             written.append(partly)
     rows = [
         row
@@ -224,18 +225,6 @@ def write_pages(folder: Path) -> list[Path]:
         for row in measurement.rows
     ]
     return written + write_plots(rows, folder / "figures")
-
-
-def _replace_between(page: Path, part: str) -> str:
-    """The text of `page` with `part` between its marks."""
-    text = page.read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise InvalidInput(
-            f"{page.name}: expected the marks {BEGIN} and {END}; found {text[:60]!r}"
-        )
-    return f"{before}{BEGIN}\n\n{part}\n\n{END}{after}"
 
 
 # Tables

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from codec.marks import replace_between
 from hw.synth.designs import BF16_ALONE, TOPS, every_design
 
 Figures = Mapping[str, Any]
@@ -51,10 +52,8 @@ def write_page(results: Figures, path: Path) -> None:
     """Write the page to `path`, and the goals into the README one folder further up."""
     path.write_text(page(results))
     readme = path.parent.parent / "README.md"
-    text = readme.read_text()
-    before, rest = text.split(BEGIN)
     goals = "\n".join(_table(("goal", "reached", ""), _goals(results)))
-    readme.write_text(f"{before}{BEGIN}\n\n{goals}\n\n{END}{rest.split(END)[1]}")
+    readme.write_text(replace_between(readme, BEGIN, END, goals))
 
 
 def page(results: Figures) -> str:

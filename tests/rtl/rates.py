@@ -3,8 +3,8 @@
 
 Usage: python -m tests.rtl.rates CACHE WIDTH... Streams real tensors (those that `make bench`
 measures, in folder CACHE) and worst cases through `wz_encoder` and `wz_decoder` without
-back-pressure, writes `docs/rates.json`, and makes `docs/rates.md` and the table in `README.md` of
-it. Every block that comes out is compared.
+back-pressure, and writes `docs/rates.json` and the pages of it. Every block that comes out is
+compared.
 
 Rate is max(beats in, beats out) / clocks in steady state: what the second half of the packets
 adds to what the first half took. Latency is that of one packet in an idle core, from its first
@@ -27,11 +27,9 @@ from codec.format import BLOCK_BYTES_MAX, Coder, Mode
 from tests.conformance import builder
 from tests.rtl.blocks import ALL_TYPES
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.rates_page import FIGURES, Row, write_pages
 
-DOCS = Path(__file__).parents[2] / "docs"
 PACKETS = 96
-BEGIN, END = "<!-- begin of the rates -->", "<!-- end of the rates -->"
-README_CASES = ("weights", "gradients", "activations", "FP32 masters")
 
 U8 = NDArray[np.uint8]
 
@@ -45,21 +43,7 @@ class Traffic:
     payloads: list[bytes]
     coded: list[bool]
     encodes: bool = True
-
-
-@dataclass(frozen=True)
-class Row:
-    """One direction of one case; `ratio` is bytes of the blocks by bytes of the payloads."""
-
-    case: str
-    direction: str
-    data_bits: int
-    lanes: int
-    packets: int
-    ratio: float
-    rate: float
-    clocks_a_packet: float
-    latency_clocks: int
+    to_be_coded: bool = True  # what the encoder is asked for
 
 
 def _by_numba(name: str, element: ElementType, data: U8, block_bytes: int, limit: int) -> Traffic:
@@ -159,6 +143,14 @@ def worst_traffic(cache: Path) -> Iterator[Traffic]:
             block_bytes,
             4 * PACKETS,
         )
+    short = [(gradients[64 * i : 64 * (i + 1)].tobytes(), bf16) for i in range(4 * PACKETS)]
+    yield Traffic(
+        "gradients, blocks of 64 bytes, not to be coded",
+        short,
+        [block for block, _ in short],
+        [False] * len(short),
+        to_be_coded=False,
+    )
     tiny = [(bytes([i & 255]), ElementType.RAW) for i in range(4 * PACKETS)]
     yield Traffic("blocks of 1 byte", tiny, [b for b, _ in tiny], [False] * len(tiny))
 
@@ -252,7 +244,7 @@ def rows_of(traffic: Traffic, encoder: Dut, decoder: Dut, data_bits: int) -> Ite
     """Both directions of one case."""
     blocks = [block for block, _ in traffic.blocks]
     ratio = sum(map(len, blocks)) / sum(map(len, traffic.payloads))
-    encoded = [1 << 5 | int(element) for _, element in traffic.blocks]
+    encoded = [traffic.to_be_coded << 5 | int(element) for _, element in traffic.blocks]
     expected = [
         (len(block) - 1) << 7 | int(element) << 2 | 1 << 1 | int(coded)
         for (block, element), coded in zip(traffic.blocks, traffic.coded, strict=True)
@@ -289,60 +281,8 @@ def main(cache: Path, widths: Sequence[int]) -> None:
             rows += rows_of(traffic, encoder, decoder, data_bits)
     command = f"make rates WIDTHS='{' '.join(map(str, widths))}'"
     result = {"command": command, "rows": [asdict(row) for row in rows]}
-    (DOCS / "rates.json").write_text(json.dumps(result, indent=1) + "\n")
-    write_pages(rows)
-
-
-def write_pages(rows: Sequence[Row]) -> None:
-    """`docs/rates.md`, and the part of `README.md` that is made of the same rows."""
-    lines = [
-        "# Rates",
-        "",
-        "Made by `make rates`; do not edit. The figures are in `rates.json`.",
-        "",
-        "Clocks of the Verilated `wz_encoder` and `wz_decoder`, LANES = DATA_W / 16, without",
-        "back-pressure, blocks of 4 KiB where not said otherwise; what came out was compared byte",
-        "by byte. **Rate** is max(beats in, beats out) / clocks in steady state. **Latency** is",
-        "that of the case's first packet in an idle core, from its first beat taken to the first",
-        "beat given. Ratio is original by compressed bytes. FP8 has two values a lane, so that a",
-        "beat takes two clocks; with LANES = DATA_W / 8 it takes one.",
-    ]
-    for data_bits in sorted({row.data_bits for row in rows}, reverse=True):
-        chosen = [row for row in rows if row.data_bits == data_bits]
-        lines += ["", f"## DATA_W = {data_bits}", "", *_table(chosen)]
-    (DOCS / "rates.md").write_text("\n".join(lines) + "\n")
-
-    readme = DOCS.parent / "README.md"
-    text = readme.read_text()
-    head, rest = text.split(BEGIN)
-    shown = [
-        row
-        for row in rows
-        if row.data_bits == max(r.data_bits for r in rows) and row.case in README_CASES
-    ]
-    readme.write_text(
-        f"{head}{BEGIN}\n\n{chr(10).join(_table(shown))}\n\n{END}{rest.split(END)[1]}"
-    )
-
-
-def _table(rows: Sequence[Row]) -> list[str]:
-    lines = [
-        "| blocks | ratio | encode: rate | clocks a block | latency | decode: rate "
-        "| clocks a block | latency |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for case in dict.fromkeys(row.case for row in rows):
-        found = {row.direction: row for row in rows if row.case == case}
-        cells = [f"{found['decode'].ratio:.3f}"]
-        for direction in ("encode", "decode"):
-            row = found.get(direction)
-            cells += (
-                [f"{row.rate:.3f}", f"{row.clocks_a_packet:.1f}", str(row.latency_clocks)]
-                if row
-                else ["", "", ""]
-            )
-        lines.append(f"| {case} | {' | '.join(cells)} |")
-    return lines
+    FIGURES.write_text(json.dumps(result, indent=1) + "\n")
+    write_pages()
 
 
 if __name__ == "__main__":
