@@ -12,7 +12,7 @@
 #   TARGET=...        what `make fuzz` offers to its readers (default: frames streams containers
 #                     checkpoints, in turn)
 #   MINUTES=...       how long `make fuzz` searches in all (default: 10)
-#   TEST=...          the one module that `make rtl` tests, as TEST=fifo; else everything
+#   TEST=...          the one file of tests/rtl that `make rtl` runs, as TEST=fifo; else everything
 #   SEED=...          moves all seeds of `make rtl` and `make rtl-soak` (default: 0)
 #   WAVES=1           have `make rtl` write VCD files into build/waves
 #   WIDTHS=...        widths in bits that `make rates` measures (default: 512 256 128)
@@ -221,7 +221,7 @@ rtl: $(STAMPS)/test ## Lint, build and test the RTL in full; TEST=fifo for one m
 	$(Q)$(RTL_PYTEST) --hypothesis-profile=full -k rtl tests/conformance tests/training
 else
 rtl: $(STAMPS)/test
-	$(Q)$(BIN)/python -m hw.lint wz_$(TEST)
+	$(Q)[ ! -f hw/rtl/wz_$(TEST).sv ] || $(BIN)/python -m hw.lint wz_$(TEST)
 	$(Q)$(RTL_PYTEST) tests/rtl/test_$(TEST).py
 endif
 

@@ -2,7 +2,7 @@
 """Writes the engine's registers as RTL and as a table, from `wz_csr.rdl`.
 
 The generator has an AXI4-Lite front of its own, but with it an access passes arbitration, decoding,
-the multiplexer and the response in one clock, 17 levels of logic. `wz_axil` stands there instead.
+the multiplexer and the response in one clock. `wz_axil` stands there instead.
 
 python -m hw.csr.generate            rewrites hw/rtl/autogen/wz_csr*.sv and docs/csr.md
 python -m hw.csr.generate --check    exits non-zero when one is not what would be written
@@ -54,6 +54,7 @@ _WHAT = {
 
 
 def compile_map(top: str = MODULE) -> AddrmapNode:
+    """The address map `top` of the source, elaborated."""
     compiler = RDLCompiler()
     for udp in ALL_UDPS:
         compiler.register_udp(udp)

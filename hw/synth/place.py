@@ -24,12 +24,14 @@ TARGET_MHZ = 200
 
 @dataclass(frozen=True)
 class Placed:
-    """Attributes:
-    comb: LUT4s, those of carry chains and distributed RAM included.
-    ff: flip-flops.
-    bram: block RAMs of 18 kbit.
-    mhz: the highest clock rate from register to register.
-    path: where the slowest path begins and ends.
+    """Size and speed on the device.
+
+    Attributes:
+        comb: LUT4s, those of carry chains and distributed RAM included.
+        ff: flip-flops.
+        bram: block RAMs of 18 kbit.
+        mhz: the highest clock rate from register to register.
+        path: where the slowest path begins and ends.
     """
 
     comb: int
