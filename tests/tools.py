@@ -26,6 +26,12 @@ def require_tool(name: str) -> Path:
     _missing(f"missing tool: {name}", installed=name in INSTALLED)
 
 
+def require_verilator() -> None:
+    """All that a Verilated model is built with; skips or fails where something is missing."""
+    for name in ("g++", "make", "perl", "verilator"):
+        require_tool(name)
+
+
 def require_module(name: str) -> ModuleType:
     """The module `name` of the extras `bench`, `dev` and `rtl`; skips or fails without it."""
     if importlib.util.find_spec(name):

@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
-cocotb = pytest.importorskip("cocotb", reason="needs cocotb: make rtl installs it")
+from tests.tools import require_module, require_verilator
+
+cocotb = require_module("cocotb")
 
 from cocotb.clock import Clock  # noqa: E402
 from cocotb.triggers import ClockCycles, RisingEdge, Timer, with_timeout  # noqa: E402
@@ -52,10 +54,9 @@ class _Runner(Verilator):
         return [[part for part in verilate if part != "--public-flat-rw"], make]
 
 
-# Building the whole engine takes minutes where the machine is busy.
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("data_w", [512, 256, 128])
 def test_engine(data_w: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    require_verilator()
     program = sim.verilator()
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
     # Python on the buses takes longer than a model that is not optimised.
