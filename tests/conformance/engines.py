@@ -11,7 +11,7 @@ from codec.engine import U8, Engine, Packets, get_engine
 from codec.errors import FrameError, ReferenceMismatch, UnsupportedFrame
 from codec.format import Mode
 from hw.sim.engine import RtlEngine
-from tests.tools import require_tool
+from tests.tools import require_verilator
 
 GUARD = 64
 FILL = 0xA5
@@ -42,8 +42,7 @@ def make_engine(name: str) -> Engine:
     """The engine under test; skips the test where one cannot be built."""
     if not name.startswith("rtl"):
         return get_engine(name)
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     variants = {
         "rtl": lambda: get_engine("rtl"),
         "rtl-256": lambda: RtlEngine({"DATA_W": 256}, seed=2),

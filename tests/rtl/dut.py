@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 
 from hw.sim import build as sim
 from hw.sim.sources import sources
-from tests.tools import require_module, require_tool
+from tests.tools import require_module, require_verilator
 
 # Only PyVerilator's GTKWave link needs tclwrapper, which fails without Tk and on Python 3.11.
 sys.modules.setdefault("tclwrapper", types.ModuleType("tclwrapper"))
@@ -400,8 +400,7 @@ def build(
     waves: bool = False,
 ) -> Path:
     """The folder with the library of a module, from the cache or built now."""
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     files = sources(module, extra=extra)
     coverage = ("--coverage-line",) if _measures_coverage() else ()
     options = (

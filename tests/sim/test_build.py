@@ -13,15 +13,14 @@ from codec.errors import EngineUnavailable, InvalidInput
 from hw.sim import build
 from hw.sim.sources import modules, sources
 from tests.sim.test_engine import STAND_IN
-from tests.tools import require_tool
+from tests.tools import require_verilator
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     return tmp_path / "wirezip" / "verilated"
 

@@ -15,15 +15,14 @@ from codec.engine import Packets, SimulatedEngine
 from codec.errors import CorruptFrame, EngineFault, FrameError, TruncatedFrame, UnsupportedFrame
 from codec.format import Mode
 from hw.sim.engine import RtlEngine
-from tests.tools import require_tool
+from tests.tools import require_verilator
 
 BF16, FP32 = ElementType.BF16, ElementType.FP32
 STAND_IN = Path(__file__).with_name("wz_engine.sv")
 
 
 def stand_in(bits: int = 512, **options: float) -> RtlEngine:
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     return RtlEngine({"DATA_W": bits}, extra=(STAND_IN,), **options)
 
 

@@ -12,7 +12,7 @@ from codec.errors import CorruptFrame
 from codec.format import Mode
 from hw.sim.engine import RtlEngine
 from tests.conformance.engines import as_packets
-from tests.tools import require_tool
+from tests.tools import require_verilator
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "csr.md"
 STATISTICS = 0x030
@@ -41,8 +41,7 @@ def snapshot(engine: RtlEngine, direction: str) -> dict[str, int]:
 
 @pytest.mark.parametrize("stall", [0.0, pytest.param(0.4, marks=pytest.mark.full)])
 def test_counters_agree(stall: float) -> None:
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     engine = RtlEngine(stall=stall)
     rng = np.random.default_rng(1)
     weights = (rng.standard_normal(20_000) * 0.02).astype(np.float32).view(np.uint8)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import require_tool
+from tests.tools import require_verilator
 from tests.training.made_up import made_up_run
 from tests.training.runs import run, tiny, wirezip
 from training.config import RunConfig, load
@@ -24,8 +24,7 @@ def small(engine: str, strategy: str = "zero2", steps: int = 2) -> RunConfig:
 
 @pytest.fixture(scope="module")
 def _built() -> None:
-    for tool in ("g++", "make", "perl", "verilator"):
-        require_tool(tool)
+    require_verilator()
     # Before ranks wait for each other.
     compile_codec("rtl", announce=lambda: None)
 
