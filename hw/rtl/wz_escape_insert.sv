@@ -36,7 +36,7 @@ module wz_escape_insert
     input  logic [LANES-1:0]      s_escape,
     input  logic                  s_no_escapes,
     input  logic                  s_bad_codes,
-    input  logic                  s_bad_symbol,
+    input  logic [LANES/8-1:0]    s_bad_symbols,  // of eight lanes each
     input  logic                  s_tlast,
     input  logic                  s_tvalid,
     output logic                  s_tready,
@@ -109,10 +109,11 @@ module wz_escape_insert
   endfunction
 
   // Escapes to lanes.
-  localparam int unsigned USER_W = 9 * LANES + 3;
+  localparam int unsigned USER_W = 9 * LANES + 2 + LANES / 8;
   logic [LANES-1:0][8:0] ranked, symbol, inserted;
   logic [LANES-1:0] keep;
-  logic no_escapes, bad_codes, bad_symbol, bad_escape, count_error;
+  logic no_escapes, bad_codes, bad_escape, count_error;
+  logic [LANES/8-1:0] bad_symbols;
 
   for (genvar i = 0; i < LANES; i++) begin : g_lane
     assign ranked[i] = {s_nonzero[i], s_symbol[i]};
@@ -128,7 +129,7 @@ module wz_escape_insert
       .rst,
       .s_mask_tdata(s_escape),
       .s_mask_none(s_no_escapes),
-      .s_mask_tuser({ranked, s_no_escapes, s_bad_codes, s_bad_symbol}),
+      .s_mask_tuser({ranked, s_no_escapes, s_bad_codes, s_bad_symbols}),
       .s_mask_tlast(s_tlast),
       .s_mask_tvalid(s_tvalid),
       .s_mask_tready(s_tready),
@@ -140,7 +141,7 @@ module wz_escape_insert
       .s_item_tready(item_ready),
       .m_tdata(inserted),
       .m_tkeep(keep),
-      .m_tuser({symbol, no_escapes, bad_codes, bad_symbol}),
+      .m_tuser({symbol, no_escapes, bad_codes, bad_symbols}),
       .m_titem(bad_escape),
       .m_terror(count_error),
       .m_tlast,
@@ -149,6 +150,6 @@ module wz_escape_insert
   );
 
   assign m_bad_codes  = bad_codes || count_error;
-  assign m_bad_symbol = bad_symbol || (m_tlast && !no_escapes && bad_escape);
+  assign m_bad_symbol = (|bad_symbols) || (m_tlast && !no_escapes && bad_escape);
 
 endmodule

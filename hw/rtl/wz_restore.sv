@@ -345,6 +345,13 @@ module wz_restore
   logic [LANES-1:0][7:0] inserted;
   logic [LANES-1:0] inserted_nonzero;
   logic inserted_bad_codes, inserted_bad, inserted_last, inserted_valid, inserted_ready;
+  logic [LANES-1:0] unknown;
+  logic [LANES/8-1:0] bad_symbols;
+
+  assign unknown = value & ~escape & ~known;
+  for (genvar i = 0; i < LANES / 8; i++) begin : g_bad
+    assign bad_symbols[i] = (i == 0 && bad_rank) || |unknown[8*i+:8];
+  end
 
   wz_escape_insert #(
       .LANES(LANES),
@@ -363,7 +370,7 @@ module wz_restore
       .s_escape(escape),
       .s_no_escapes(no_escapes),
       .s_bad_codes(bad_codes),
-      .s_bad_symbol(bad_rank || |(value & ~escape & ~known)),
+      .s_bad_symbols(bad_symbols),
       .s_tlast(rank_last),
       .s_tvalid(look_up),
       .s_tready(insert_ready),

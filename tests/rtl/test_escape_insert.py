@@ -66,7 +66,7 @@ def _sources(frames: Sequence[Frame], stall: float) -> list[Source]:
         escape=[_pack(row, 1) for row in escaped],
         no_escapes=none,
         bad_codes=marks % 17 == 0,
-        bad_symbol=marks % 13 == 0,
+        bad_symbols=(marks % 13 == 0).astype(np.uint8) << marks % (symbols.shape[1] // 8),
         tlast=last,
         stall=stall,
         burst=3,
