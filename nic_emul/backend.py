@@ -25,6 +25,7 @@ from nic_emul.config import GroupOptions
 from nic_emul.errors import ConfigError, UnsupportedOperation
 from nic_emul.nic import Nic, local_nic
 from nic_emul.point_to_point import PointToPoint
+from nic_emul.roles import role_of_mesh
 from nic_emul.transport import Transport, announce
 from nic_emul.work import NicWork, Result, Worker
 
@@ -61,8 +62,8 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._open = True
         timeout_s = min(nic.config.timeout_s, timeout.total_seconds())
         self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
-        self._collectives = Collectives(self._transport, options)
-        self._point_to_point = PointToPoint(self._transport, options)
+        self._collectives = Collectives(self._transport, options.role)
+        self._point_to_point = PointToPoint(self._transport, options.role)
         self._transport.open(store)
         self._worker = Worker(name, fail=self._transport.fail)
         _LIVE.add(self)
@@ -202,6 +203,12 @@ class WirezipGroup(_Base):  # type: ignore[misc]
     @property
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
+
+    def _set_group_desc(self, description: str) -> None:
+        # torch describes a group once it is made, and so before its first operation.
+        super()._set_group_desc(description)
+        if self._collectives.role is None:
+            self._collectives.role = self._point_to_point.role = role_of_mesh(description)
 
     def get_group_store(self) -> dist.Store:
         return self._store

@@ -76,8 +76,8 @@ class GroupOptions:
     """Options of one process group: `dist.new_group(..., pg_options=GroupOptions(role=...))`.
 
     Attributes:
-        role: what the group's floating-point tensors are; None takes the default of each
-            collective (`nic_emul.roles.resolve_role`).
+        role: what the group's floating-point tensors are; None leaves it to the group's mesh
+            dimension, if it has one, and to each collective (`nic_emul.roles.resolve_role`).
     """
 
     role: Role | None = None

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,7 +61,7 @@ def launch(config: RunConfig, folder: Path, *, on_step: Callable[[StepRecord], N
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
     follower = StepFollower(folder)
-    with _stop_on_sigterm(), _ranks(config, folder, exits):
+    with stop_on_sigterm(), _ranks(config, folder, exits):
         running = config.world_size
         while running:
             try:
@@ -115,7 +115,7 @@ def _ranks(config: RunConfig, folder: Path, exits: "queue.Queue[_Exit]") -> Iter
             threading.Thread(target=_watch, args=(rank, process, log, exits), daemon=True).start()
         yield
     finally:
-        _end(ranks)
+        end_all(ranks)
 
 
 def _start(
@@ -171,7 +171,7 @@ def _is_consequence(failure: _Exit) -> bool:
     return failure.status > 0 and any(name in failure.last_line for name in CONSEQUENCES)
 
 
-def _end(ranks: "list[subprocess.Popen[bytes]]") -> None:
+def end_all(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
     """End every rank that still runs, first politely."""
     for process in ranks:
         if process.poll() is None:
@@ -186,7 +186,7 @@ def _end(ranks: "list[subprocess.Popen[bytes]]") -> None:
 
 
 @contextmanager
-def _stop_on_sigterm() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that ranks end with the launcher."""
 
     def stop(signum: int, frame: FrameType | None) -> None:
