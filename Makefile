@@ -74,7 +74,7 @@ $(STAMPS)/test: pyproject.toml constraints.txt hw/tools.txt
 	$(Q)PYTHON="$(PYTHON)" .ci/bootstrap $(VENV) test
 	$(Q)echo "installing Python packages and tools (a few minutes) ..."
 	$(Q)$(INSTALL) --upgrade pip
-	$(Q)$(INSTALL) -e .[bench,dev,rtl]
+	$(Q)$(INSTALL) -e .[bench,dev,pcap,rtl]
 	$(Q)$(INSTALL) --no-deps --ignore-requires-python -r hw/tools.txt
 	$(Q)touch $(STAMPS)/base $@
 

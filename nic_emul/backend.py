@@ -61,7 +61,9 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._batch: list[NicWork] | None = None
         self._open = True
         timeout_s = min(nic.config.timeout_s, timeout.total_seconds())
-        self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
+        self._transport = Transport(
+            nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s, group=name
+        )
         self._collectives = Collectives(self._transport, options.role)
         self._point_to_point = PointToPoint(self._transport, options.role)
         self._transport.open(store)

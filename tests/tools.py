@@ -27,7 +27,7 @@ def require_tool(name: str) -> Path:
 
 
 def require_module(name: str) -> ModuleType:
-    """The module `name` of the extras `bench`, `dev` and `rtl`; skips or fails without it."""
+    """The module `name` of an extra that `make test` installs; skips or fails without it."""
     if importlib.util.find_spec(name):
         return importlib.import_module(name)
     _missing(f"missing Python module: {name}", installed=True)

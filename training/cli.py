@@ -48,6 +48,7 @@ COMMANDS = {
 }
 
 StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
+PcapPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 ProgramArguments = Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCRIPT [ARG ...]")]
 # `codec.packet.MTUS`, which the parser has to know before anything is loaded.
 Mtu = Literal[1024, 4096]
@@ -158,6 +159,8 @@ class Train:
     preset's. Needs a world size of 1."""
     out: Path | None = None
     """Run folder; by default runs/PRESET-ENGINE-TIME."""
+    pcap: PcapPath = None
+    """Where to write the frames of the emulated wire, for Wireshark; as large as what is sent."""
     json: JsonPath = None
     """Where to write the summary as JSON; `-` is standard output."""
 
@@ -174,12 +177,12 @@ class Train:
         _compile_codec(console, [run_config])
         with RunProgress(console, total_steps=steps) as progress:
             show = partial(progress.step, f"{run_config.strategy} {engine}", steps=steps)
-            run = launch(run_config, folder, on_step=show)
+            run = launch(run_config, folder, on_step=show, pcap=self.pcap)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
         if hardware := hardware_table(run):
             console.print(hardware)
-        _print_paths(console, [folder, *plots])
+        _print_paths(console, [folder, *plots, *([self.pcap] if self.pcap else [])])
         write_json(self.json, asdict(run.summary) | {"losses": run.losses})
         return 0
 
@@ -269,6 +272,8 @@ class Run:
     """Of the network cards; `null` switches compression off, `rtl` simulates the hardware."""
     mtu: Mtu = 4096
     """Bytes of a block, and of the payload of a full packet."""
+    pcap: PcapPath = None
+    """Where to write the frames of the emulated wire, for Wireshark; as large as what is sent."""
     json: JsonPath = None
     """Where to write the summary as JSON; `-` is standard output, and the program's own output
     then goes to standard error."""
@@ -283,9 +288,10 @@ class Run:
         )
         console = console_beside(self.json)
         compile_codec(self.engine, announce=lambda: console.print("compiling the codec (once) ..."))
-        summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
+        summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT, pcap=self.pcap)
         if summary is not None:
             console.print(program_table(summary))
+            _print_paths(console, [self.pcap] if self.pcap else [])
             write_json(self.json, summary.as_dict())
         return 0
 

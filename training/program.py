@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from codec.engine import EngineName
+from training.capture import capturing
 from training.errors import ConfigError, RunError
 from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
 from training.records import Totals, TrafficRow, add_up
@@ -95,21 +96,26 @@ class ProgramSummary:
         return asdict(self)
 
 
-def run_program(config: ProgramConfig, *, quiet_stdout: bool = False) -> ProgramSummary | None:
+def run_program(
+    config: ProgramConfig, *, quiet_stdout: bool = False, pcap: Path | None = None
+) -> ProgramSummary | None:
     """Run the program to its end; None on ranks of another launcher that leave the word to rank 0.
 
     Args:
         quiet_stdout: have the ranks write to standard error what they write to standard output.
+        pcap: where to write the frames of the emulated wire.
 
     Raises:
         RunError: a rank failed, or none of them made a process group on the NIC.
+        ConfigError: frames are to be captured, and scapy is missing.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wirezip-") as folder:
         counters = Path(folder, "counters")
-        variables = _nic_variables(config, counters)
-        with stop_on_sigterm(), _ranks(config, variables, quiet_stdout) as ranks:
-            _wait(ranks)
+        with stop_on_sigterm(), capturing(pcap) as variables:
+            variables |= _nic_variables(config, counters)
+            with _ranks(config, variables, quiet_stdout) as ranks:
+                _wait(ranks)
         if os.environ.get("RANK", "0") != "0":
             return None
         seconds = time.monotonic() - started

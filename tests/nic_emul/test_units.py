@@ -41,6 +41,7 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_MTU": "1024",
             "WIREZIP_TIMEOUT_S": "2.5",
             "WIREZIP_COUNTERS": "some/folder",
+            "WIREZIP_PCAP": "other/folder",
             "WIREZIP_HOST": "10.0.0.7",
             "PATH": "/bin",
         }
@@ -50,6 +51,7 @@ def test_configuration_from_environment() -> None:
         mtu=1024,
         timeout_s=2.5,
         counters_dir=Path("some/folder"),
+        pcap_dir=Path("other/folder"),
         host="10.0.0.7",
     )
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096

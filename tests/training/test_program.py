@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nic_emul.capture import read
+from tests.tools import require_module
 from tests.training.runs import ROOT, command, wirezip
 from training.cli import main
 from training.errors import ConfigError
@@ -56,10 +58,10 @@ def write(folder: Path, text: str) -> str:
 def test_same_bits_and_packets_on_any_engine(tmp_path: Path) -> None:
     script = write(tmp_path, PROGRAM)
     summaries, outputs = [], []
-    for engine in ("null", "numba"):
-        result = wirezip(
-            "run", "--engine", engine, "--json", "-", script, "--lr", "1", "--json", env=HERE
-        )
+    require_module("scapy")
+    for engine, options in (("null", []), ("numba", ["--pcap", str(tmp_path / "numba.pcap")])):
+        arguments = ["--engine", engine, *options, "--json", "-", script, "--lr", "1", "--json"]
+        result = wirezip("run", *arguments, env=HERE)
         assert result.returncode == 0, result.stderr
         summaries.append(json.loads(result.stdout))
         outputs.append(sorted(line for line in result.stderr.splitlines() if "--lr" in line))
@@ -80,6 +82,11 @@ def test_same_bits_and_packets_on_any_engine(tmp_path: Path) -> None:
         assert off["payload_bytes"] == off["logical_bytes"] == on["logical_bytes"]
         assert off["packets"] == on["packets"]
         assert on["payload_bytes"] < off["payload_bytes"]
+    frames = [frame for _, frame in read(tmp_path / "numba.pcap")]
+    # The others acknowledge.
+    data = [frame for frame in frames if frame[42] != 0x11]
+    assert len(data) == numba["totals"]["packets"]
+    assert sum(len(frame) + 24 for frame in data) == numba["totals"]["wire_bytes"]
     for summary in summaries:
         for totals in ("totals", "by_role", "by_collective"):
             parts = summary[totals].values() if totals != "totals" else [summary[totals]]
