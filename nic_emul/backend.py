@@ -7,6 +7,8 @@ of others, so both are defined.
 """
 
 import atexit
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import time
@@ -295,6 +297,9 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
     # Before the NIC: its engine may compile itself first, and the others should know who is here.
     announce(backend_options.store, rank)
     nic = local_nic()
+    if multiprocessing.parent_process() is not None:
+        # A child that multiprocessing forks ends without what `atexit` knows.
+        multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
     # The default group leaves the list empty.
     ranks = list(backend_options.global_ranks_in_group) or range(backend_options.group_size)
     nic.set_rank(ranks[rank])

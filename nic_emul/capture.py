@@ -29,12 +29,7 @@ class Capture:
     """The frames that one NIC sends, in a file; any thread may add some."""
 
     def __init__(self, path: Path) -> None:
-        """Begin the file `path` anew.
-
-        Raises:
-            ConfigError: scapy, which knows the headers, is missing.
-        """
-        require_scapy()
+        """Begin the file `path` anew."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
         self._last_ns = 0
@@ -78,14 +73,19 @@ class Tap:
         self._capture.add([self._responder.acknowledge(packets)])
 
 
-def require_scapy() -> None:
-    """Raise `ConfigError` if scapy is missing."""
+def load_headers() -> None:
+    """Load what makes frames, which takes a second, before a link needs it.
+
+    Raises:
+        ConfigError: scapy, which knows the headers, is missing.
+    """
     try:
-        import scapy  # noqa: F401
-    except ImportError:
+        import nic_emul.roce  # noqa: F401
+    except ImportError as error:
         raise ConfigError(
-            "capture: expected the package scapy (pip install 'wirezip[pcap]'); found none"
-        ) from None
+            "capture: expected the package scapy (pip install 'wirezip[pcap]'); "
+            f"found none ({error})"
+        ) from error
 
 
 def read(path: Path) -> Iterator[tuple[int, bytes]]:

@@ -15,7 +15,7 @@ from codec.checksum import crc32c
 from codec.elements import ElementType
 from codec.engine import Engine, EngineCounters, Packets, SimulatedEngine, get_engine
 from nic_emul import policy
-from nic_emul.capture import Capture, Tap, require_scapy
+from nic_emul.capture import Capture, Tap, load_headers
 from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
 from nic_emul.failure import FailStop
@@ -43,7 +43,7 @@ class Nic:
             ConfigError: frames are to be captured, and what that needs is missing.
         """
         if config.pcap_dir is not None:
-            require_scapy()
+            load_headers()
         self.config = config
         self.counters = Counters()
         self.failure = FailStop()

@@ -171,9 +171,10 @@ def _places(config: ProgramConfig, stack: ExitStack) -> list[dict[str, str]]:
         "GROUP_RANK": "0",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(held.getsockname()[1]),
-        # As torchrun does: ranks share the cores.
-        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
     }
+    if nproc > 1:
+        # As torchrun does: ranks share the cores.
+        common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(nproc)]
 
 

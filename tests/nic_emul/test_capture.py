@@ -292,7 +292,6 @@ def test_tshark_dissects_every_frame(tmp_path: Path) -> None:
 
 
 def test_merging_keeps_time_and_refuses_damage(tmp_path: Path) -> None:
-    require_module("scapy")
     frames = [bytes([n]) * 60 for n in range(4)]
     captures = [Capture(tmp_path / f"rank{rank}.pcap") for rank in range(2)]
     for number, frame in enumerate(frames):
@@ -316,6 +315,10 @@ def test_merging_keeps_time_and_refuses_damage(tmp_path: Path) -> None:
 
 
 def test_without_scapy_nothing_is_captured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "nic_emul.roce", raising=False)
+    monkeypatch.delattr(nic_emul, "roce", raising=False)
+    for name in [name for name in sys.modules if name.startswith("scapy")]:
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setitem(sys.modules, "scapy", None)
     config = nic_emul.NicConfig(engine="null", pcap_dir=tmp_path / "new")
     with pytest.raises(ConfigError, match=r"expected the package scapy \(pip install 'wirezip\[pc"):

@@ -39,13 +39,13 @@ import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 def work(rank, port):
     dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
     dist.all_reduce(torch.ones(1000))
-    dist.destroy_process_group()
 if __name__ == "__main__":
     import socket
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    mp.spawn(work, args=(port,), nprocs=2)
+    # A forked child ends without what `atexit` knows.
+    mp.start_processes(work, args=(port,), nprocs=2, start_method="fork")
 """
 
 
