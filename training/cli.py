@@ -284,11 +284,15 @@ class Run:
         from training.report import program_table
 
         program = ProgramConfig(
-            program=self.program, nproc=self.nproc, engine=self.engine, mtu=self.mtu
+            program=self.program,
+            nproc=self.nproc,
+            engine=self.engine,
+            mtu=self.mtu,
+            pcap=self.pcap,
         )
         console = console_beside(self.json)
         compile_codec(self.engine, announce=lambda: console.print("compiling the codec (once) ..."))
-        summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT, pcap=self.pcap)
+        summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
         if summary is not None:
             console.print(program_table(summary))
             _print_paths(console, [self.pcap] if self.pcap else [])

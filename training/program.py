@@ -45,12 +45,14 @@ class ProgramConfig:
             starts its ranks itself; None is `NPROC`, or the one rank that the environment names.
         engine: of the NICs.
         mtu: bytes of a block and of the payload of a full packet.
+        pcap: where to write the frames of the emulated wire, None for nowhere.
     """
 
     program: tuple[str, ...]
     nproc: int | None
     engine: EngineName
     mtu: int
+    pcap: Path | None = None
 
     def __post_init__(self) -> None:
         if not self.program or self.program == ("-m",):
@@ -60,10 +62,14 @@ class ProgramConfig:
             raise ConfigError(f"program: expected a Python script; found no file {script!r}")
         if self.nproc is not None and self.nproc < 0:
             raise ConfigError(f"nproc: expected at least 0; found {self.nproc}")
-        if self.nproc is not None and "RANK" in os.environ:
+        if (rank := os.environ.get("RANK")) is None:
+            return
+        where = f"where another launcher has started rank {rank}"
+        if self.nproc is not None:
+            raise ConfigError(f"nproc: expected none {where}; found {self.nproc}")
+        if self.pcap is not None:
             raise ConfigError(
-                f"nproc: expected none where another launcher has started rank "
-                f"{os.environ['RANK']}; found {self.nproc}"
+                f"pcap: expected a folder for all ranks in WIREZIP_PCAP {where}; found {self.pcap}"
             )
 
 
@@ -96,14 +102,11 @@ class ProgramSummary:
         return asdict(self)
 
 
-def run_program(
-    config: ProgramConfig, *, quiet_stdout: bool = False, pcap: Path | None = None
-) -> ProgramSummary | None:
+def run_program(config: ProgramConfig, *, quiet_stdout: bool = False) -> ProgramSummary | None:
     """Run the program to its end; None on ranks of another launcher that leave the word to rank 0.
 
     Args:
         quiet_stdout: have the ranks write to standard error what they write to standard output.
-        pcap: where to write the frames of the emulated wire.
 
     Raises:
         RunError: a rank failed, or none of them made a process group on the NIC.
@@ -112,13 +115,13 @@ def run_program(
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="wirezip-") as folder:
         counters = Path(folder, "counters")
-        with stop_on_sigterm(), capturing(pcap) as variables:
+        with stop_on_sigterm(), capturing(config.pcap) as variables:
             variables |= _nic_variables(config, counters)
             with _ranks(config, variables, quiet_stdout) as ranks:
                 _wait(ranks)
+            seconds = time.monotonic() - started
         if os.environ.get("RANK", "0") != "0":
             return None
-        seconds = time.monotonic() - started
         return _summarise(config, _read_counters(counters), seconds)
 
 

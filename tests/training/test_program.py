@@ -7,13 +7,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from codec.packet import MTUS
 from nic_emul.capture import read
+from nic_emul.failure import EXIT_CODE
+from nic_emul.replace import REPLACEABLE
 from tests.tools import require_module
 from tests.training.runs import ROOT, command, wirezip
-from training.cli import main
+from training import program
+from training.cli import Mtu, main
 from training.errors import ConfigError
 from training.program import ProgramConfig
 
@@ -176,3 +181,12 @@ def test_ranks_are_not_started_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv("RANK", "3")
     with pytest.raises(ConfigError, match="another launcher has started rank 3; found 2"):
         ProgramConfig(program=("-m", "x"), nproc=2, engine="null", mtu=4096)
+    with pytest.raises(ConfigError, match=r"WIREZIP_PCAP where another .* rank 3; found a\.pcap"):
+        ProgramConfig(program=("-m", "x"), nproc=None, engine="null", mtu=4096, pcap=Path("a.pcap"))
+
+
+def test_what_is_written_twice_agrees() -> None:
+    """The launcher knows these without the package, whose import loads torch."""
+    assert ",".join(REPLACEABLE) == program.BACKENDS
+    assert program.LOST_OTHERS == EXIT_CODE
+    assert get_args(Mtu) == MTUS
