@@ -191,6 +191,14 @@ fuzz: $(STAMPS)/test ## Offer mutated frames and files to their readers for MINU
 	    -max_total_time=$$(( $(MINUTES) * 60 / $(words $(TARGET)) )); \
 	done
 
+# Its build looks at the installed torch, and so takes part in none of the extras.
+DEEPSPEED := deepspeed==0.19.8
+
+.PHONY: deepspeed
+deepspeed: $(STAMPS)/test ## Install DeepSpeed and run its ZeRO-1, 2 and 3 over the emulated cards
+	$(Q)DS_ACCELERATOR=cpu DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation $(DEEPSPEED)
+	$(Q)$(PYTEST) -m "" tests/training/test_deepspeed.py
+
 .PHONY: lint
 lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources
 	$(Q)$(BIN)/ruff check --quiet .

@@ -33,6 +33,13 @@ def require_module(name: str) -> ModuleType:
     _missing(f"missing Python module: {name}", installed=True)
 
 
+def require_package(name: str) -> None:
+    """Skip the test where there is no package `name`, which `make test` does not install; it is
+    not loaded."""
+    if not importlib.util.find_spec(name):
+        _missing(f"missing Python module: {name}", installed=False)
+
+
 def find_tool(name: str) -> Path | None:
     """Path of the program `name`: of its Python package if there is one, else on PATH."""
     package = INSTALLED.get(name)

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.ranks
 # The entry point is that of the installed package; the code is that of this checkout.
 HERE = {"PYTHONPATH": str(ROOT)}
 
-PROGRAM = """
+PROGRAM = r"""
 import hashlib, os, sys, torch, torch.distributed as dist
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
@@ -37,7 +37,9 @@ dist.all_reduce(total)
 passed = torch.randn(5_000) if rank == 0 else torch.empty(5_000)
 dist.send(passed, 1) if rank == 0 else dist.recv(passed, 0)
 digest = hashlib.sha256(total.view(torch.uint8).numpy().tobytes() + passed.numpy().tobytes())
-print(rank, size, os.environ["LOCAL_RANK"], sys.argv[1:], digest.hexdigest())
+# In one piece: ranks share the pipe.
+local_rank = os.environ["LOCAL_RANK"]
+sys.stdout.write(f"{rank} {size} {local_rank} {sys.argv[1:]} {digest.hexdigest()}\n")
 """
 STARTS_ITS_RANKS = """
 import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
