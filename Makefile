@@ -74,7 +74,7 @@ $(STAMPS)/test: pyproject.toml constraints.txt hw/tools.txt
 	$(Q)PYTHON="$(PYTHON)" .ci/bootstrap $(VENV) test
 	$(Q)echo "installing Python packages and tools (a few minutes) ..."
 	$(Q)$(INSTALL) --upgrade pip
-	$(Q)$(INSTALL) -e .[bench,dev,rtl]
+	$(Q)$(INSTALL) -e .[bench,dev,pcap,rtl]
 	$(Q)$(INSTALL) --no-deps --ignore-requires-python -r hw/tools.txt
 	$(Q)touch $(STAMPS)/base $@
 
@@ -190,6 +190,14 @@ fuzz: $(STAMPS)/test ## Offer mutated frames and files to their readers for MINU
 	  $(BIN)/python -m tests.fuzz.run $$target $(CACHE)/fuzz/$$target \
 	    -max_total_time=$$(( $(MINUTES) * 60 / $(words $(TARGET)) )); \
 	done
+
+# Its build looks at the installed torch, and so takes part in none of the extras.
+DEEPSPEED := deepspeed==0.19.8
+
+.PHONY: deepspeed
+deepspeed: $(STAMPS)/test ## Install DeepSpeed and run its ZeRO-1, 2 and 3 over the emulated cards
+	$(Q)DS_ACCELERATOR=cpu DS_BUILD_OPS=0 $(INSTALL) --no-build-isolation $(DEEPSPEED)
+	$(Q)$(PYTEST) -m "" tests/training/test_deepspeed.py
 
 .PHONY: lint
 lint: $(STAMPS)/test ## Check style, types, the direction of imports, and generated sources

@@ -7,6 +7,8 @@ of others, so both are defined.
 """
 
 import atexit
+import multiprocessing
+import multiprocessing.util
 import os
 import sys
 import time
@@ -25,6 +27,7 @@ from nic_emul.config import GroupOptions
 from nic_emul.errors import ConfigError, UnsupportedOperation
 from nic_emul.nic import Nic, local_nic
 from nic_emul.point_to_point import PointToPoint
+from nic_emul.roles import role_of_mesh
 from nic_emul.transport import Transport, announce
 from nic_emul.work import NicWork, Result, Worker
 
@@ -60,9 +63,11 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._batch: list[NicWork] | None = None
         self._open = True
         timeout_s = min(nic.config.timeout_s, timeout.total_seconds())
-        self._transport = Transport(nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s)
-        self._collectives = Collectives(self._transport, options)
-        self._point_to_point = PointToPoint(self._transport, options)
+        self._transport = Transport(
+            nic, rank=rank, job_ranks=job_ranks, timeout_s=timeout_s, group=name
+        )
+        self._collectives = Collectives(self._transport, options.role)
+        self._point_to_point = PointToPoint(self._transport, options.role)
         self._transport.open(store)
         self._worker = Worker(name, fail=self._transport.fail)
         _LIVE.add(self)
@@ -203,6 +208,12 @@ class WirezipGroup(_Base):  # type: ignore[misc]
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
+    def _set_group_desc(self, description: str) -> None:
+        # torch describes a group once it is made, and so before its first operation.
+        super()._set_group_desc(description)
+        if self._collectives.role is None:
+            self._collectives.role = self._point_to_point.role = role_of_mesh(description)
+
     def get_group_store(self) -> dist.Store:
         return self._store
 
@@ -286,6 +297,9 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
     # Before the NIC: its engine may compile itself first, and the others should know who is here.
     announce(backend_options.store, rank)
     nic = local_nic()
+    if multiprocessing.parent_process() is not None:
+        # A child that multiprocessing forks ends without what `atexit` knows.
+        multiprocessing.util.Finalize(None, _close_all, exitpriority=0)
     # The default group leaves the list empty.
     ranks = list(backend_options.global_ranks_in_group) or range(backend_options.group_size)
     nic.set_rank(ranks[rank])

@@ -13,13 +13,12 @@ from typing import Any
 import torch
 
 from nic_emul import ring
-from nic_emul.config import GroupOptions
 from nic_emul.dtypes import describe
 from nic_emul.errors import UnsupportedOperation
 from nic_emul.message import Traffic
 from nic_emul.reduce_ops import ReduceCode, Reduction, reduction
 from nic_emul.ring import Exchange
-from nic_emul.roles import Collective, resolve_role
+from nic_emul.roles import Collective, Role, resolve_role
 from nic_emul.transport import Transport
 
 Operation = Callable[[], None]
@@ -27,11 +26,15 @@ Tensors = Sequence[torch.Tensor]
 
 
 class Collectives:
-    """The collectives of one group, as this rank takes part in them."""
+    """The collectives of one group, as this rank takes part in them.
 
-    def __init__(self, transport: Transport, options: GroupOptions) -> None:
+    Attributes:
+        role: what the group's floating-point tensors are; None leaves it to each collective.
+    """
+
+    def __init__(self, transport: Transport, role: Role | None) -> None:
+        self.role = role
         self._transport = transport
-        self._options = options
         self._rank = transport.rank
         self._size = transport.size
         self._sequence = 0
@@ -239,7 +242,7 @@ class Collectives:
         root: int = 0,
     ) -> Exchange:
         dtype = describe(like.dtype)
-        role = resolve_role(collective, floating=dtype.floating, declared=self._options.role)
+        role = resolve_role(collective, floating=dtype.floating, declared=self.role)
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         traffic = Traffic(
             collective=collective,

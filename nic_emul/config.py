@@ -28,6 +28,8 @@ class NicConfig:
             instead; torch's own is half an hour. It includes the time for which a rank computes
             while others wait for it, but not the time in which an engine compiles itself.
         counters_dir: folder where each rank writes its counters at shutdown (`WIREZIP_COUNTERS`).
+        pcap_dir: folder where each rank writes the frames that it sends, `rank<rank>.pcap`
+            (`WIREZIP_PCAP`).
         host: address that this rank listens on; None derives it from the master's address
             (`WIREZIP_HOST`).
     """
@@ -36,6 +38,7 @@ class NicConfig:
     mtu: int = 4096
     timeout_s: float = 60.0
     counters_dir: Path | None = None
+    pcap_dir: Path | None = None
     host: str | None = None
 
     def __post_init__(self) -> None:
@@ -59,7 +62,7 @@ class NicConfig:
         """
         found = {name: text for name, text in environment.items() if text.strip()}
         default = cls()
-        counters = found.get("WIREZIP_COUNTERS")
+        counters, pcap = found.get("WIREZIP_COUNTERS"), found.get("WIREZIP_PCAP")
         return cls(
             engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
             mtu=int(_number("WIREZIP_MTU", found.get("WIREZIP_MTU", str(default.mtu)), int)),
@@ -67,6 +70,7 @@ class NicConfig:
                 "WIREZIP_TIMEOUT_S", found.get("WIREZIP_TIMEOUT_S", str(default.timeout_s)), float
             ),
             counters_dir=None if counters is None else Path(counters),
+            pcap_dir=None if pcap is None else Path(pcap),
             host=found.get("WIREZIP_HOST"),
         )
 
@@ -76,8 +80,8 @@ class GroupOptions:
     """Options of one process group: `dist.new_group(..., pg_options=GroupOptions(role=...))`.
 
     Attributes:
-        role: what the group's floating-point tensors are; None takes the default of each
-            collective (`nic_emul.roles.resolve_role`).
+        role: what the group's floating-point tensors are; None leaves it to the group's mesh
+            dimension, if it has one, and to each collective (`nic_emul.roles.resolve_role`).
     """
 
     role: Role | None = None

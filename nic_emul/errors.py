@@ -12,6 +12,10 @@ class ConfigError(NicError, ValueError):
     """A `WIREZIP_*` variable or an option has a value that means nothing."""
 
 
+class CaptureError(NicError, ValueError):
+    """A capture of the emulated wire is damaged, or none of ours."""
+
+
 class UnsupportedTorch(NicError, RuntimeError):
     """The installed torch is outside the range that the backend was written for."""
 

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from codec.engine import Packets
 from codec.errors import FrameError
+from nic_emul.capture import Tap
 from nic_emul.errors import CorruptMessage, JobFailed, PeerLost, PeerTimeout
 from nic_emul.message import (
     HEADER_BYTES,
@@ -77,6 +78,7 @@ class SendLink:
         name: str,
         timeout_s: float,
         fail: Fail,
+        tap: Tap | None = None,
     ) -> None:
         set_blocking(sock, timeout_s)
         self.sock = sock
@@ -85,6 +87,7 @@ class SendLink:
         self._nic = nic
         self._timeout_s = timeout_s
         self._fail = fail
+        self._tap = tap
         self._jobs: queue.SimpleQueue[_Job | Callable[[], None] | None] = queue.SimpleQueue()
         self._posted = 0
         self._sent = 0
@@ -182,6 +185,8 @@ class SendLink:
             send_all(self.sock, [header.pack()], self._name)
             return
         packets = self._nic.encode(job.traffic, job.data)
+        if self._tap is not None:
+            self._tap.sent(job.traffic, job.data.size, packets)
         table = pack_table(packets)
         packed = header.with_body(packets.payload.size, body_crc(table, packets.payload)).pack()
         send_all(self.sock, [packed + table, packets.payload.data], self._name)
@@ -191,13 +196,21 @@ class RecvLink:
     """The receiving end of a link from rank `peer` of the group. One thread at a time receives."""
 
     def __init__(
-        self, nic: Nic, sock: socket.socket, *, peer: int, name: str, timeout_s: float
+        self,
+        nic: Nic,
+        sock: socket.socket,
+        *,
+        peer: int,
+        name: str,
+        timeout_s: float,
+        tap: Tap | None = None,
     ) -> None:
         set_blocking(sock, timeout_s)
         self.sock = sock
         self.peer = peer
         self._name = name
         self._nic = nic
+        self._tap = tap
         self._notes = threading.Lock()
         self._header = bytearray(HEADER_BYTES)
         self._staging: U8 = np.empty(0, np.uint8)
@@ -239,6 +252,8 @@ class RecvLink:
             self._nic.decode(traffic, Packets(payload, lengths, modes), out)
         except FrameError as error:
             raise CorruptMessage(f"{self._name}: {header}: {error}") from error
+        if self._tap is not None:
+            self._tap.received(lengths.size)
 
     def notify(self, note: Note, value: int = 0, text: str = "") -> None:
         """Tell the sender something.

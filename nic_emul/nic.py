@@ -15,6 +15,7 @@ from codec.checksum import crc32c
 from codec.elements import ElementType
 from codec.engine import Engine, EngineCounters, Packets, SimulatedEngine, get_engine
 from nic_emul import policy
+from nic_emul.capture import Capture, Tap, load_headers
 from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
 from nic_emul.failure import FailStop
@@ -35,12 +36,20 @@ class Nic:
     """
 
     def __init__(self, config: NicConfig) -> None:
-        """Raises `EngineUnavailable` when the configured engine cannot be had."""
+        """Make a NIC.
+
+        Raises:
+            EngineUnavailable: the configured engine cannot be had.
+            ConfigError: frames are to be captured, and what that needs is missing.
+        """
+        if config.pcap_dir is not None:
+            load_headers()
         self.config = config
         self.counters = Counters()
         self.failure = FailStop()
         self.host = listen_host(config, os.environ)
         self.rank: int | None = None
+        self._capture: Capture | None = None
         self._engine = get_engine(config.engine)
         self._around = get_engine("null")
         self._simulated = False
@@ -51,9 +60,18 @@ class Nic:
         _warm_up(self._engine, config.mtu)
 
     def set_rank(self, rank: int) -> None:
-        """Tell the NIC its rank in the job, for its counters file; the first call counts."""
-        if self.rank is None:
-            self.rank = rank
+        """Tell the NIC its rank in the job, for the names of its files; the first call counts."""
+        if self.rank is not None:
+            return
+        self.rank = rank
+        if self.config.pcap_dir is not None:
+            self._capture = Capture(self.config.pcap_dir / f"rank{rank}.pcap")
+
+    def tap(self, *, group: str, channel: str, source: int, target: int) -> Tap | None:
+        """What the link between two ranks of the job tells the capture; None if there is none."""
+        if self._capture is None:
+            return None
+        return Tap(self._capture, group=group, channel=channel, source=source, target=target)
 
     def encode(self, traffic: Traffic, data: U8) -> Packets:
         """Cut `data`, uint8 `(n,)`, into packets; sent totals count them."""

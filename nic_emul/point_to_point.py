@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from nic_emul.collectives import check_tensors, flatten, landing, put_back
-from nic_emul.config import GroupOptions
 from nic_emul.dtypes import describe
 from nic_emul.errors import (
     CollectiveMismatch,
@@ -33,7 +32,7 @@ from nic_emul.hello import Channel
 from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.message import Header, Kind, Traffic
 from nic_emul.ring import as_bytes
-from nic_emul.roles import Collective, resolve_role
+from nic_emul.roles import Collective, Role, resolve_role
 from nic_emul.schedule import POINT_TO_POINT_SLICE_BYTES, cut
 from nic_emul.transport import Transport
 from nic_emul.work import NicWork
@@ -72,11 +71,15 @@ class _Receive:
 
 
 class PointToPoint:
-    """The sends and receives of one rank of a group."""
+    """The sends and receives of one rank of a group.
 
-    def __init__(self, transport: Transport, options: GroupOptions) -> None:
+    Attributes:
+        role: what the group's floating-point tensors are; None leaves it to each operation.
+    """
+
+    def __init__(self, transport: Transport, role: Role | None) -> None:
+        self.role = role
         self._transport = transport
-        self._options = options
         self._state = threading.Condition()
         self._next_number: dict[int, int] = {}
         self._sends: dict[tuple[int, int], _Send] = {}
@@ -153,9 +156,7 @@ class PointToPoint:
         dtype = describe(tensor.dtype)
         return Traffic(
             collective=Collective.SEND,
-            role=resolve_role(
-                Collective.SEND, floating=dtype.floating, declared=self._options.role
-            ),
+            role=resolve_role(Collective.SEND, floating=dtype.floating, declared=self.role),
             dtype=dtype,
             sequence=number,
             tag=tag,

@@ -53,6 +53,21 @@ _DEFAULT_ROLES = {
 }
 
 
+# The dimensions of device meshes along which layers are split: what crosses are activations and
+# their gradients. PyTorch's own programs have these names.
+_ACTIVATION_DIMENSIONS = ("tp", "sp", "cp", "ep", "pp")
+_MESH_PREFIX = "mesh_"
+
+
+def role_of_mesh(description: str) -> Role | None:
+    """The role of a group by torch's description of it; None leaves it to each collective.
+
+    A device mesh describes the groups of its dimension `tp` as `mesh_tp`.
+    """
+    is_split = description.removeprefix(_MESH_PREFIX) in _ACTIVATION_DIMENSIONS
+    return Role.ACTIVATION if is_split and description.startswith(_MESH_PREFIX) else None
+
+
 def resolve_role(collective: Collective, *, floating: bool, declared: Role | None) -> Role:
     """The role of a transfer.
 
@@ -60,12 +75,14 @@ def resolve_role(collective: Collective, *, floating: bool, declared: Role | Non
     |---------------------------------------------------|--------------------------------|
     | barrier, or elements that are not floating point  | other                          |
     | group made with `GroupOptions(role=...)`          | that role                      |
+    | group of a mesh dimension tp, sp, cp, ep or pp    | activation                     |
     | all_reduce, reduce_scatter, reduce                | gradient                       |
     | all_gather, broadcast, gather, scatter            | parameter                      |
     | send and recv, all_to_all                         | activation                     |
 
-    The first row that applies decides. The last three rows are what data, sharded and pipeline
-    parallel training use these collectives for; groups that do something else declare it.
+    The first row that applies decides; `declared` is what the second and third say. The last three
+    rows are what data, sharded and pipeline parallel training use these collectives for; groups
+    that do something else declare it.
     """
     if collective is Collective.BARRIER or not floating:
         return Role.OTHER

@@ -21,6 +21,7 @@ from datetime import timedelta
 
 from torch.distributed import Store
 
+from nic_emul.capture import Tap
 from nic_emul.errors import CollectiveMismatch, GroupClosed, PeerFailed, PeerLost, PeerTimeout
 from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
 from nic_emul.links import Note, RecvLink, SendLink
@@ -49,13 +50,23 @@ class Transport:
 
     Attributes:
         nic: the NIC behind every link.
+        group: name of the group.
         rank, size: this rank in the group, and the group's size. Peers are numbered in the group;
             messages for people name them by their rank in the job.
         timeout_s: seconds without progress after which a peer counts as hung.
     """
 
-    def __init__(self, nic: Nic, *, rank: int, job_ranks: Sequence[int], timeout_s: float) -> None:
+    def __init__(
+        self,
+        nic: Nic,
+        *,
+        rank: int,
+        job_ranks: Sequence[int],
+        timeout_s: float,
+        group: str = "",
+    ) -> None:
         self.nic = nic
+        self.group = group
         self.rank = rank
         self.size = len(job_ranks)
         self.timeout_s = timeout_s
@@ -220,6 +231,7 @@ class Transport:
             peer=hello.source,
             name=self.name_of(hello.source),
             timeout_s=self.timeout_s,
+            tap=self._tap(hello.source, self.rank, hello.channel),
         )
         with self._changed:
             self._recv_links[key] = link
@@ -285,12 +297,22 @@ class Transport:
                 name=self.name_of(key[0]),
                 timeout_s=self.timeout_s,
                 fail=self.fail,
+                tap=self._tap(self.rank, key[0], key[1]),
             )
             self._send_links[key] = link
             del self._connecting[key]
             if self._monitor is not None:
                 self._monitor.watch(link)
             return link
+
+    def _tap(self, source: int, target: int, channel: Channel) -> Tap | None:
+        ranks = self._job_ranks
+        return self.nic.tap(
+            group=self.group,
+            channel=channel.name.lower(),
+            source=ranks[source],
+            target=ranks[target],
+        )
 
     def _check_open(self) -> None:
         self.nic.failure.check()

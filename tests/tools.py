@@ -33,10 +33,17 @@ def require_verilator() -> None:
 
 
 def require_module(name: str) -> ModuleType:
-    """The module `name` of the extras `bench`, `dev` and `rtl`; skips or fails without it."""
+    """The module `name` of an extra that `make test` installs; skips or fails without it."""
     if importlib.util.find_spec(name):
         return importlib.import_module(name)
     _missing(f"missing Python module: {name}", installed=True)
+
+
+def require_package(name: str) -> None:
+    """Skip the test where there is no package `name`, which `make test` does not install; it is
+    not loaded."""
+    if not importlib.util.find_spec(name):
+        _missing(f"missing Python module: {name}", installed=False)
 
 
 def find_tool(name: str) -> Path | None:

@@ -14,14 +14,14 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import tyro
 from tyro.conf import Positional
 
 from codec.engine import EngineName
 from codec.errors import WirezipError
-from codec.output import JsonPath, console_beside, write_json
+from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json
 from training import config
 from training.config import RunConfig, StrategyName
 from training.errors import ConfigError, DataError, RecordError, TrainingError
@@ -41,12 +41,17 @@ COMMANDS = {
     "netzip": ("codec.cli", "Netzip", "measure the NetZIP pipeline on tensors of two steps"),
     "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
+    "run": ("training.cli", "Run", "run a program of yours over emulated network cards"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "report": ("training.cli", "Report", "make tables and plots of run folders again"),
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
 }
 
 StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
+PcapPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
+ProgramArguments = Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCRIPT [ARG ...]")]
+# `codec.packet.MTUS`, which the parser has to know before anything is loaded.
+Mtu = Literal[1024, 4096]
 
 
 class Command(Protocol):
@@ -73,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             getattr(importlib.import_module(module), name),
             prog=f"wirezip {given[0]}",
             description=purpose[0].upper() + purpose[1:] + ".",
-            args=given[1:],
+            args=_options_first(given[1:]) if given[0] == "run" else given[1:],
         )
         return command.run()
     except (ConfigError, DataError, RecordError, WirezipError) as error:
@@ -84,6 +89,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _fail(": ".join(str(p) for p in (error.filename, error.strerror) if p), 1)
     except KeyboardInterrupt:
         return _fail("interrupted", 130)
+
+
+def _options_first(arguments: Sequence[str]) -> list[str]:
+    """Separate the options of `wirezip run`, each of which has a value, from the program and its.
+
+    The program begins at the first argument that is no option, or at `-m`.
+    """
+    end = 0
+    while end < len(arguments) and arguments[end].startswith("-") and arguments[end] != "-m":
+        if arguments[end] == "--":
+            return list(arguments)
+        alone = arguments[end] in ("-h", "--help") or "=" in arguments[end]
+        end += 1 if alone else 2
+    program = arguments[end:]
+    return [*arguments[:end], *(["--", *program] if program else [])]
 
 
 def _fail(message: str, status: int) -> int:
@@ -139,6 +159,8 @@ class Train:
     preset's. Needs a world size of 1."""
     out: Path | None = None
     """Run folder; by default runs/PRESET-ENGINE-TIME."""
+    pcap: PcapPath = None
+    """Where to write the frames of the emulated wire, for Wireshark; as large as what is sent."""
     json: JsonPath = None
     """Where to write the summary as JSON; `-` is standard output."""
 
@@ -155,12 +177,12 @@ class Train:
         _compile_codec(console, [run_config])
         with RunProgress(console, total_steps=steps) as progress:
             show = partial(progress.step, f"{run_config.strategy} {engine}", steps=steps)
-            run = launch(run_config, folder, on_step=show)
+            run = launch(run_config, folder, on_step=show, pcap=self.pcap)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
         if hardware := hardware_table(run):
             console.print(hardware)
-        _print_paths(console, [folder, *plots])
+        _print_paths(console, [folder, *plots, *([self.pcap] if self.pcap else [])])
         write_json(self.json, asdict(run.summary) | {"losses": run.losses})
         return 0
 
@@ -233,6 +255,49 @@ class Demo:
         _print_paths(console, [folder, *plots])
         write_json(self.json, [comparison.report() for comparison in comparisons])
         return 0 if all(c.difference is None for c in comparisons) else 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """Options of `wirezip run`, all of them before SCRIPT."""
+
+    program: Positional[ProgramArguments] = ()
+    """A Python script or -m MODULE, and its own arguments. What it asks of gloo or nccl in
+    torch.distributed, the emulated network cards do; it is not changed."""
+    nproc: int | None = None
+    """Ranks on this machine, as torchrun starts them, 2 by default; 0 for a program that starts
+    its ranks itself. Where another launcher has set RANK, none is started, and rank 0 sums up
+    what it sent itself."""
+    engine: EngineName = "numba"
+    """Of the network cards; `null` switches compression off, `rtl` simulates the hardware."""
+    mtu: Mtu = 4096
+    """Bytes of a block, and of the payload of a full packet."""
+    pcap: PcapPath = None
+    """Where to write the frames of the emulated wire, for Wireshark; as large as what is sent."""
+    json: JsonPath = None
+    """Where to write the summary as JSON; `-` is standard output, and the program's own output
+    then goes to standard error."""
+
+    def run(self) -> int:
+        from training.launch import compile_codec
+        from training.program import ProgramConfig, run_program
+        from training.report import program_table
+
+        program = ProgramConfig(
+            program=self.program,
+            nproc=self.nproc,
+            engine=self.engine,
+            mtu=self.mtu,
+            pcap=self.pcap,
+        )
+        console = console_beside(self.json)
+        compile_codec(self.engine, announce=lambda: console.print("compiling the codec (once) ..."))
+        summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
+        if summary is not None:
+            console.print(program_table(summary))
+            _print_paths(console, [self.pcap] if self.pcap else [])
+            write_json(self.json, summary.as_dict())
+        return 0
 
 
 @dataclass(frozen=True)

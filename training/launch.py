@@ -14,13 +14,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 from codec.engine import EngineName, SimulatedEngine, get_engine
+from training.capture import capturing
 from training.config import RunConfig, to_toml
 from training.errors import RunError
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
@@ -47,21 +48,29 @@ class _Exit:
         return f"exited with status {self.status}: {self.last_line or 'it logged nothing'}"
 
 
-def launch(config: RunConfig, folder: Path, *, on_step: Callable[[StepRecord], None]) -> Run:
+def launch(
+    config: RunConfig,
+    folder: Path,
+    *,
+    on_step: Callable[[StepRecord], None],
+    pcap: Path | None = None,
+) -> Run:
     """Run `config` with all ranks on this machine and read the result back from `folder`.
 
     Args:
         on_step: called with each step as it is recorded.
+        pcap: where to write the frames of the emulated wire.
 
     Raises:
         RunError: a rank stopped early; the message names it and says why.
         RecordError: `folder` already holds a run.
+        ConfigError: frames are to be captured, and scapy is missing.
     """
     claim_folder(folder)
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
     follower = StepFollower(folder)
-    with _stop_on_sigterm(), _ranks(config, folder, exits):
+    with stop_on_sigterm(), capturing(pcap) as variables, _ranks(config, folder, exits, variables):
         running = config.world_size
         while running:
             try:
@@ -101,7 +110,9 @@ def compile_codec(engine: EngineName, *, announce: Callable[[], None]) -> None:
 
 
 @contextmanager
-def _ranks(config: RunConfig, folder: Path, exits: "queue.Queue[_Exit]") -> Iterator[None]:
+def _ranks(
+    config: RunConfig, folder: Path, exits: "queue.Queue[_Exit]", variables: Mapping[str, str]
+) -> Iterator[None]:
     """All ranks, each watched by a thread; none of them outlives the block."""
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
@@ -109,21 +120,25 @@ def _ranks(config: RunConfig, folder: Path, exits: "queue.Queue[_Exit]") -> Iter
     try:
         with socket.create_server(("127.0.0.1", 0)) as store:
             for rank in range(config.world_size):
-                ranks.append(_start(rank, config, folder, store))
+                ranks.append(_start(rank, config, folder, store, variables))
         for rank, process in enumerate(ranks):
             log = logs / f"rank{rank}.log"
             threading.Thread(target=_watch, args=(rank, process, log, exits), daemon=True).start()
         yield
     finally:
-        _end(ranks)
+        end_all(ranks)
 
 
 def _start(
-    rank: int, config: RunConfig, folder: Path, store: socket.socket
+    rank: int,
+    config: RunConfig,
+    folder: Path,
+    store: socket.socket,
+    variables: Mapping[str, str],
 ) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "training.run"]
     command += ["--preset", str(folder / "config.toml"), "--out", str(folder)]
-    variables = {
+    place = {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(config.world_size),
@@ -134,7 +149,7 @@ def _start(
     with (folder / "logs" / f"rank{rank}.log").open("wb") as log:
         return subprocess.Popen(
             command,
-            env=os.environ | variables,
+            env=os.environ | variables | place,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -171,7 +186,7 @@ def _is_consequence(failure: _Exit) -> bool:
     return failure.status > 0 and any(name in failure.last_line for name in CONSEQUENCES)
 
 
-def _end(ranks: "list[subprocess.Popen[bytes]]") -> None:
+def end_all(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
     """End every rank that still runs, first politely."""
     for process in ranks:
         if process.poll() is None:
@@ -186,7 +201,7 @@ def _end(ranks: "list[subprocess.Popen[bytes]]") -> None:
 
 
 @contextmanager
-def _stop_on_sigterm() -> Iterator[None]:
+def stop_on_sigterm() -> Iterator[None]:
     """Turn SIGTERM into an exception, so that ranks end with the launcher."""
 
     def stop(signum: int, frame: FrameType | None) -> None:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from training.program import ProgramSummary
+
 STYLE = Path(__file__).with_name("plots.mplstyle")
 
 # Role and collective.
@@ -77,6 +79,23 @@ def run_table(runs: Sequence[Run]) -> Table:
             _ratio(totals),
             megabytes(totals["wire_bytes"]),
         )
+    return table
+
+
+def program_table(summary: "ProgramSummary") -> Table:
+    """Bytes of a program by role, collective and dtype."""
+    ranks = summary.ranks
+    who = f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0]} of {summary.world_size}"
+    table = _table(
+        f"{summary.program[0]}, {who}, engine {summary.engine}; MB",
+        ("role", "collective", "dtype"),
+        ("logical", "payload", "ratio", "wire", "packets"),
+    )
+    rows = sorted(summary.rows, key=lambda row: -row["logical_bytes"])
+    for row in rows:
+        table.add_row(row["role"], row["collective"], row["dtype"], *_sent(row))
+    table.add_section()
+    table.add_row("all", "", "", *_sent(summary.totals), style="bold")
     return table
 
 
@@ -233,6 +252,16 @@ def _cells(off: Totals | None, on: Totals) -> list[str]:
     ]
 
 
-def _ratio(totals: Totals) -> str:
+def _sent(totals: Totals | TrafficRow) -> list[str]:
+    return [
+        megabytes(totals["logical_bytes"]),
+        megabytes(totals["payload_bytes"]),
+        _ratio(totals),
+        megabytes(totals["wire_bytes"]),
+        f"{totals['packets']:,}",
+    ]
+
+
+def _ratio(totals: Totals | TrafficRow) -> str:
     payload = totals["payload_bytes"]
     return f"{totals['logical_bytes'] / payload:.3f}" if payload else "-"

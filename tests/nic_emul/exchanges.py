@@ -434,6 +434,16 @@ def _objects(rank: int, size: int) -> None:
     shared = [f"from {rank}"]
     dist.broadcast_object_list(shared, src=size - 1)
     assert shared == [f"from {size - 1}"]
+    gathered: list[object] = [None] * size
+    dist.gather_object(rank * 2, gathered if rank == 0 else None)
+    assert gathered == ([2 * r for r in range(size)] if rank == 0 else [None] * size)
+    given: list[object] = [None]
+    dist.scatter_object_list(given, [f"for {r}" for r in range(size)] if rank == 0 else None)
+    assert given == [f"for {rank}"]
+    if size > 1 and rank < 2:
+        passed: list[object] = [{"a": 1}, "b"] if rank == 0 else [None, None]
+        dist.send_object_list(passed, 1) if rank == 0 else dist.recv_object_list(passed, 0)
+        assert passed == [{"a": 1}, "b"]
 
 
 def wrong_calls() -> list[str]:

@@ -50,8 +50,9 @@ def make_model() -> nn.Module:
     return nn.Sequential(nn.Embedding(97, 64), Block(64), Block(64), nn.Linear(64, 97))
 
 
-def make_batch(step: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(100 * step + dist.get_rank())
+def make_batch(step: int, *, same: bool = False) -> torch.Tensor:
+    """Tokens of a step, `same` on all ranks or of each its own."""
+    generator = torch.Generator().manual_seed(100 * step + (0 if same else dist.get_rank()))
     return torch.randint(0, 97, (4, 33), generator=generator)
 
 
@@ -62,15 +63,25 @@ def digest(tensors: list[torch.Tensor]) -> str:
     return total.hexdigest()
 
 
-def train(model: nn.Module, optimizer: torch.optim.Optimizer, *, clip: bool = False) -> list[float]:
+def train(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    *,
+    clip: bool = False,
+    same_batch: bool = False,
+    before_step: Callable[[], None] = lambda: None,
+) -> list[float]:
+    """Losses of `STEPS` steps, summed over ranks; `before_step` is called between the gradients
+    and the optimizer."""
     losses = []
     for step in range(STEPS):
-        tokens = make_batch(step)
+        tokens = make_batch(step, same=same_batch)
         logits = model(tokens[:, :-1])
         loss = nn.functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
         loss.backward()
         if clip:
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        before_step()
         optimizer.step()
         optimizer.zero_grad()
         total = loss.detach().clone()

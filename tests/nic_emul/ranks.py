@@ -21,6 +21,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+import nic_emul.autoload
 import nic_emul.backend  # the server imports it, so that the ranks need not
 from codec.errors import EngineUnavailable
 
@@ -42,7 +43,7 @@ def _find_engines() -> list[str]:
 ENGINES = _find_engines()
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.nic_emul.ranks", "tests.nic_emul.programs"])
+_CONTEXT.set_forkserver_preload(["tests.nic_emul.ranks", "tests.nic_emul.parallel"])
 _END_S = 60.0
 
 
@@ -74,7 +75,8 @@ def start_ranks(
     """Run `function(*args)` on `size` ranks and wait for all of them; see how each ended.
 
     Args:
-        environment: `WIREZIP_*` and other variables of the ranks.
+        environment: `WIREZIP_*` and other variables of the ranks; with `WIREZIP_REPLACES` they
+            ask for that backend.
         join: make a group of the ranks first, and destroy it afterwards.
         stopped: a rank that stops itself, and is killed after the others have ended.
 
@@ -155,9 +157,13 @@ def _run_rank(
         if not join:
             pipe.send((function(rank, size, store, *args), ""))
             return
+        # The server imported torch without these variables.
+        nic_emul.autoload.load()
+        asked = environment.get("WIREZIP_REPLACES", "wirezip")
         dist.init_process_group(
-            "wirezip", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=60)
+            asked, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=60)
         )
+        assert dist.get_backend() == "wirezip"
         value = function(*args)
         dist.destroy_process_group()
         pipe.send((value, ""))

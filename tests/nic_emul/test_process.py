@@ -153,11 +153,33 @@ def test_entry_point_imports_nothing_heavy() -> None:
         "import nic_emul.autoload; nic_emul.autoload.load()\n"
         "new = {name.split('.')[0] for name in set(sys.modules) - before}\n"
         "assert new <= {'nic_emul', 'codec'}, new\n"
-        "assert 'nic_emul.backend' not in sys.modules\n"
+        "assert not {'nic_emul.backend', 'nic_emul.replace'} & set(sys.modules)\n"
         "assert 'wirezip' in torch.distributed.Backend.backend_list\n"
     )
     (end,) = start(script, 1)
     assert end.returncode == 0, end.stderr
+
+
+def test_script_that_asks_for_gloo(tmp_path: Path) -> None:
+    """It imports nothing of ours: torch loads the entry point."""
+    script = (
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.all_reduce(torch.ones(65536))\n"
+        "print(dist.get_backend())\n"
+        "dist.destroy_process_group()\n"
+    )
+    for replaced, backend in (("gloo,nccl", "wirezip"), ("nccl", "gloo")):
+        folder = tmp_path / backend
+        ends = start(script, 2, WIREZIP_REPLACES=replaced, WIREZIP_COUNTERS=str(folder))
+        assert [(end.returncode, end.stdout) for end in ends] == [(0, backend + "\n")] * 2, ends
+        assert len(list(folder.glob("*.json"))) == (2 if backend == "wirezip" else 0)
+
+
+def test_backend_that_cannot_be_replaced_is_named() -> None:
+    (end,) = start("import torch", 1, WIREZIP_REPLACES="gloo,mpi")
+    assert end.returncode == 1
+    assert "WIREZIP_REPLACES: expected names out of gloo, nccl; found 'mpi'" in end.stderr
 
 
 def test_lazy_names_exist() -> None:

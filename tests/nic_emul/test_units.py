@@ -29,7 +29,7 @@ from nic_emul.errors import ConfigError, UnsupportedOperation, UnsupportedTorch
 from nic_emul.packets import wire_bytes
 from nic_emul.policy import MIN_COMPRESSED_BYTES, compresses
 from nic_emul.reduce_ops import ReduceCode, reduction
-from nic_emul.roles import Collective, resolve_role
+from nic_emul.roles import Collective, resolve_role, role_of_mesh
 
 
 def test_configuration_from_environment() -> None:
@@ -41,6 +41,7 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_MTU": "1024",
             "WIREZIP_TIMEOUT_S": "2.5",
             "WIREZIP_COUNTERS": "some/folder",
+            "WIREZIP_PCAP": "other/folder",
             "WIREZIP_HOST": "10.0.0.7",
             "PATH": "/bin",
         }
@@ -50,6 +51,7 @@ def test_configuration_from_environment() -> None:
         mtu=1024,
         timeout_s=2.5,
         counters_dir=Path("some/folder"),
+        pcap_dir=Path("other/folder"),
         host="10.0.0.7",
     )
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096
@@ -113,6 +115,13 @@ def test_roles() -> None:
         "send": "activation",
         "barrier": "other",
     }
+
+
+def test_roles_of_mesh_dimensions() -> None:
+    split = [f"mesh_{name}" for name in ("tp", "sp", "cp", "ep", "pp")]
+    assert [role_of_mesh(name) for name in split] == [Role.ACTIVATION] * 5
+    others = ["mesh_dp", "mesh_dp_shard", "mesh_0", "mesh_default", "default_pg", "undefined", "tp"]
+    assert [role_of_mesh(name) for name in others] == [None] * 7
 
 
 def test_policy() -> None:

@@ -57,6 +57,7 @@ def machine(tmp_path: Path) -> Machine:
     (machine.venv / "bin/python").symlink_to(tmp_path / "bin/python3")
     machine.add("g++")
     machine.add("perl")
+    machine.add("tshark")
     machine.add("id", "echo 1000")
     machine.add("apt-get", f'echo "$@" >> {tmp_path}/apt.log\nexit 100')
     return machine
@@ -113,6 +114,22 @@ def test_a_failed_installation_shows_why(machine: Machine) -> None:
     result = machine.bootstrap("test")
     assert result.returncode == 1
     assert result.stderr == "E: no network\nerror: apt-get could not install: g++\n"
+
+
+def test_tshark_is_installed_where_it_can_be(machine: Machine) -> None:
+    (machine.root / "bin/tshark").unlink()
+    result = machine.bootstrap("test")
+    assert (result.returncode, result.stdout, machine.apt_calls) == (0, "", "")
+    machine.add("id", "echo 0")
+    result = machine.bootstrap("test")
+    assert result.returncode == 0
+    assert result.stdout == "installing system packages (tshark) ...\n"
+    assert result.stderr.endswith("going on without tshark\n")
+    machine.bootstrap("base")
+    become_root(machine)
+    assert machine.bootstrap("test").stderr == ""
+    installs = [line for line in machine.apt_calls.splitlines() if "install" in line]
+    assert installs == ["install -y --no-install-recommends tshark"]
 
 
 def test_without_apt_the_packages_are_named(machine: Machine) -> None:

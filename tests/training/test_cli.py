@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from nic_emul.capture import read
+from tests.tools import require_module
 from tests.training.runs import ROOT, wirezip
 from training.cli import COMMANDS
 
@@ -129,6 +131,22 @@ def test_train_with_one_rank_on_a_text_of_ones_own(tmp_path: Path) -> None:
     assert (summary["preset"], summary["engine"], summary["steps"]) == ("mine", "numba", 2)
     assert len(summary["losses"]) == 2
     assert str(out) in result.stdout
+
+
+@pytest.mark.ranks
+@pytest.mark.full
+def test_train_with_a_capture(tmp_path: Path) -> None:
+    require_module("scapy")
+    pcap, out = tmp_path / "new" / "wire.pcap", tmp_path / "out"
+    arguments = ["tiny", "--engine", "null", "--steps", "1", "--pcap", str(pcap)]
+    result = wirezip("train", *arguments, "--out", str(out))
+    assert result.returncode == 0, result.stderr
+    assert str(pcap) in result.stdout
+    summary = json.loads((out / "summary.json").read_text())
+    frames = [frame for _, frame in read(pcap)]
+    # Ranks also meet before the first step and compare hashes after the last.
+    assert sum(frame[42] != 0x11 for frame in frames) > summary["totals"]["packets"]
+    assert list(pcap.parent.iterdir()) == [pcap]
 
 
 @pytest.mark.ranks
