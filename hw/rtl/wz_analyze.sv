@@ -14,8 +14,10 @@
 // Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
 //
 //   latency       from a block's last beat to its plan, at 32 lanes: 56 clocks, and 8 for each group of
-//                 32 symbols in which a value lies but the first (112 for all eight), 1 more where
-//                 the order has one side alone; 3 less where 15 symbols hold all values
+//                 32 symbols in which a value lies but the first (112 for all eight; a partial beat
+//                 has a 0), 1 more where one side of the order ends in its second half. For 56 read
+//                 53, 54 or 55 where its first 13, 14 or 15 symbols hold all values, and 56 to 59
+//                 where these and one to four pairs do
 //   throughput    1 beat a clock with at most LANES values a beat (else LANES values a clock), and a
 //                 block at most every 32 to 40 clocks (8 for each group, and 2, if that is more)
 //   back-pressure s_axis_tready follows m_beat_tready in the same clock; it falls while two blocks

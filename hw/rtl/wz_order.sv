@@ -14,7 +14,8 @@
 // to write.
 //
 //   latency       from the last word to m_order 32 clocks, 33 where the walk has one side alone, 29
-//                 where no value lies beyond the first 15 symbols; m_range 38, 39 and 30
+//                 where no value lies beyond the first 13 symbols; m_range 38, 39 and 30. With all
+//                 values in 14 to 23 symbols m_order takes 30, 31, and one more a pair up to 35
 //   throughput    a block every 39 clocks, 32 where the first 15 symbols hold all; a word a clock
 //   back-pressure m_order and m_range hold the next walk; s_room falls while two blocks are held
 

@@ -12,7 +12,7 @@ from codec import reference
 from codec.elements import ElementType
 from codec.format import Mode
 from codec.header import parse_header
-from tests.rtl.blocks import ALL_TYPES, Block, blocks, packets
+from tests.rtl.blocks import ALL_TYPES, Block, blocks, packets, with_symbols
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.plans import payloads
 
@@ -171,13 +171,57 @@ def _cast(numbers: NDArray[np.float32], element: ElementType) -> bytes:
 
 
 @pytest.mark.parametrize("element", [BF16, FP32])
-def test_rate_and_latency(element: ElementType) -> None:
+def test_rate(element: ElementType) -> None:
     dut = encoder(bare=1)
     sent = gradients(24, element)
-    beats, got, _ = run(dut, sent, frames(sent))
+    _, got, _ = run(dut, sent, frames(sent))
     ends = np.flatnonzero(got["tlast"])
     per_block = np.diff(got.clocks[ends])[4:-2].mean()
-    latency = got.clocks[0] - beats.clocks[0]
-    print(element.name, "clocks a block", per_block, "latency", latency)
     assert 64 / per_block >= 0.99
+
+
+# Symbols of 2048 values: ten that are near to each other; such with a value in every group of 32
+# besides, once in the middle, once at the end; all there are, 128 most often.
+NEAR = 110 + np.arange(2048) % 10
+STRAYS = np.arange(5, 256, 32)
+FAR = np.append(STRAYS, NEAR[:-8])
+LAST = np.append(STRAYS, 255 - np.arange(2040) % 10)
+ALL = np.append(np.arange(2040) % 256, [128] * 8)
+
+
+def _with_zeros(symbol: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Zeros in the second half, where they do not keep the first word from filling."""
+    zero = (np.arange(symbol.size) > 1024) & (np.arange(symbol.size) % 4 == 0)
+    return np.where(zero, 0, symbol)
+
+
+# What wz_analyze and wz_pack take, besides a clock and one for each beat.
+LATENCY = {
+    "few symbols": (BF16, NEAR, 53 + 12 + 2),
+    "few symbols, one record in a word": (FP32, NEAR[:1024], 53 + 12 + 1),
+    "a short block": (BF16, NEAR[:64], 53 + 12 + 2),
+    "bare zeros": (BF16, _with_zeros(NEAR), 53 + 8 + 12 + 2 + 8),
+    "all groups": (BF16, FAR, 56 + 7 * 8 + 12 + 2),
+    "all groups, one side": (BF16, LAST, 57 + 7 * 8 + 12 + 2),
+    "all groups, one side, bare zeros": (BF16, _with_zeros(LAST), 57 + 7 * 8 + 12 + 2 + 8),
+    "as it is": (BF16, ALL, 56 + 7 * 8 + 12 + 1),
+}
+
+
+@pytest.mark.parametrize("kind", LATENCY)
+def test_latency(kind: str) -> None:
+    element, symbol, clocks = LATENCY[kind]
+    data = np.frombuffer(with_symbols(symbol, element), f"<u{element.width_bytes}").copy()
+    if "bare zeros" in kind:
+        data[symbol == 0] = 0
+    block = Block(data.tobytes(), element)
+    fields = block.plan(bare=True).fields
+    assert (fields["bare_zeros"] > 0) == ("bare zeros" in kind)
+    assert fields["coded"] == (kind != "as it is")
+    dut = encoder(bare=1)
+    # The first block waits until memories are cleared; the second finds all idle.
+    run(dut, [block], frames([block]))
+    beats, got, _ = run(dut, [block], frames([block]))
+    latency = got.clocks[0] - beats.clocks[0]
+    assert latency == beats.beats + 1 + clocks
     assert latency <= 200
