@@ -316,7 +316,10 @@ def create_group(backend_options: Any, group_options: Any) -> WirezipGroup:
 
 def _close_all() -> None:
     # Threads that are alive when the interpreter goes down would take the process with them.
-    failed = getattr(sys, "last_value", None)
+    # In a child of multiprocessing, what ended it is on its way out still.
+    failed = getattr(sys, "last_value", None) or sys.exc_info()[1]
+    if isinstance(failed, SystemExit) and not failed.code:
+        failed = None
     for group in list(_LIVE):
         group._close("" if failed is None else f"{type(failed).__name__} ended a rank: {failed}")
 

@@ -280,7 +280,7 @@ async def after_reset_it_is_a_wire(dut: Any) -> None:
     assert await engine.decode([(data, 0x7FFFF) for data in back]) == [(data, 0) for data in back]
     assert await task == [(data, 0) for data in there]
     for path in ("enc", "dec"):
-        assert await engine.read(f"{path}_status") == {"enabled": 0, "busy": 0}
+        assert await engine.read(f"{path}_status") == {"enabled": 0, "busy": 0, "pending": 0}
     dut.s_axis_ref_tvalid.value = 1
     await engine.clocks(10)
     assert dut.s_axis_ref_tready.value == 0
@@ -453,7 +453,7 @@ async def long_packets_are_cut(dut: Any) -> None:
     parts = [Block(data[at : at + 4096], phase=1) for at in range(0, len(data), 4096)]
     assert [await engine.packet() for _ in parts] == expected(parts)
     assert (await engine.counters())["enc.cut"] == 2
-    assert (await engine.read("enc_status")) == {"enabled": 1, "busy": 0}
+    assert (await engine.read("enc_status")) == {"enabled": 1, "busy": 0, "pending": 0}
 
 
 @cocotb.test()
@@ -509,7 +509,7 @@ async def reset_and_flush_in_mid_packet(dut: Any) -> None:
     assert await engine.encode(blocks) == packets
     assert await engine.decode(sent) == plain
     for path in ("enc", "dec"):
-        assert await engine.read(f"{path}_status") == {"enabled": 1, "busy": 0}
+        assert await engine.read(f"{path}_status") == {"enabled": 1, "busy": 0, "pending": 0}
 
 
 @cocotb.test()
