@@ -109,12 +109,14 @@ def _goals(results: Figures) -> Iterable[Sequence[object]]:
             ),
         )
     deepest = max(xcup, key=lambda name: xcup[name]["levels"])
+    met = xcup[deepest]["levels"] <= LEVELS_MAX
     yield (
         f"at most {LEVELS_MAX} levels from register to register anywhere",
         *_reached(
             f"{xcup[deepest]['levels']} (`{deepest}`)",
-            xcup[deepest]["levels"] <= LEVELS_MAX,
-            measured={design.name for design in every_design()} <= set(xcup),
+            met,
+            # One that is deeper settles it; that none is, all of them.
+            measured=not met or {design.name for design in every_design()} <= set(xcup),
         ),
     )
     for top in TOPS[:2]:
