@@ -48,15 +48,6 @@ ORDER = {
 RANGE = {"short_lo": 8, "short_hi": 8, "long_lo": 8, "long_hi": 8}
 
 
-def unpack(word: int, widths: dict[str, int]) -> dict[str, int]:
-    """The fields of a packed struct."""
-    fields = {}
-    for name, width in reversed(widths.items()):
-        fields[name] = word & (1 << width) - 1
-        word >>= width
-    return fields
-
-
 def stored_beats(block: Block) -> tuple[list[bool], list[bytes]]:
     """Whether each beat is stored, and the beats."""
     values = block.values

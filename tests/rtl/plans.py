@@ -16,41 +16,9 @@ from codec.elements import ElementType
 from codec.format import Coder, Mode
 from codec.header import Header, parse_header
 from tests.rtl.dut import Integers
+from tests.rtl.packets import PLAN
 
-# The fields of plan_t, highest bits first.
-_FIELDS = {
-    "header": 128,
-    "mode": 2,
-    "element": 3,
-    "coded": 1,
-    "block_bytes": 13,
-    "head_bytes": 2,
-    "tail_bytes": 2,
-    "head": 24,
-    "tail": 24,
-    "values": 13,
-    "bitmap": 1,
-    "stored_beats": 64,
-    "stored_values": 13,
-    "bare_zeros": 13,
-    "carriers": 13,
-    "sign_flag": 1,
-    "sign_value": 1,
-    "plane_flags": 3,
-    "plane_bytes": 24,
-    "pattern": 32,
-    "base": 8,
-    "path": 14,
-    "zero_rank": 4,
-    "coder": 2,
-    "unary_bytes": 11,
-    "escapes": 8,
-    "extras_bytes": 6,
-    "remainder_bytes": 13,
-    "low_bytes": 11,
-    "frame_bytes": 13,
-}
-PLAN_BITS = sum(_FIELDS.values())
+_FIELDS = dict(PLAN)
 
 
 @dataclass(frozen=True)
@@ -82,15 +50,6 @@ def pack(widths: dict[str, int], values: dict[str, int]) -> int:
             raise ValueError(f"{name}: expected {width} bits; found {values[name]:#x}")
         word = word << width | values[name]
     return word
-
-
-def unpack(word: int) -> dict[str, int]:
-    """The fields of a plan."""
-    fields = {}
-    for name, width in reversed(_FIELDS.items()):
-        fields[name] = word & (1 << width) - 1
-        word >>= width
-    return fields
 
 
 def plan(block: bytes, element: ElementType, phase: int = 0, *, bare: bool = True) -> Plan:

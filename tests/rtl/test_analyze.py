@@ -10,9 +10,9 @@ import pytest
 from codec.elements import ElementType
 from codec.format import CODER_RANKS, ZERO_RANK_NONE, Mode
 from tests.rtl import blocks as make
-from tests.rtl import plans
 from tests.rtl.blocks import Block, packets, symbols
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.packets import PLAN, unpack
 from tests.rtl.plans import Plan
 
 BF16_ALONE = 0b000010
@@ -68,7 +68,7 @@ def check(analyzer: Analyzer, blocks: Sequence[Block]) -> None:
     """Everything that came out of the latest run."""
     wanted = analyzer.wanted
     assert np.array_equal(analyzer.beats["tdata"], np.concatenate([plan.beats for plan in wanted]))
-    got = [plans.unpack(word) for word in analyzer.plans.integers("tdata")]
+    got = [unpack(word, PLAN) for word in analyzer.plans.integers("tdata")]
     assert len(got) == len(blocks)
     for i, (found, plan) in enumerate(zip(got, wanted, strict=True)):
         differing = {

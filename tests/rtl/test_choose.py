@@ -13,6 +13,7 @@ from tests.rtl import blocks as make
 from tests.rtl import first_pass, plans
 from tests.rtl.blocks import ALL_TYPES, Block
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.packets import PLAN, unpack
 
 BF16_ALONE = 0b000010
 LATENCY = 7
@@ -91,7 +92,7 @@ class Run:
         self.kinds = make.kinds([block.plan(bare=bare) for block in blocks])
         for i, block in enumerate(blocks):
             where = f"block {i}: {block.element.name}, {len(block.data)} bytes"
-            found, wanted = plans.unpack(words[i]), block.plan(bare=bare).fields
+            found, wanted = unpack(words[i], PLAN), block.plan(bare=bare).fields
             if wanted["mode"] != Mode.CODED:
                 wanted = wanted | {"stored_beats": 0}
             assert found == wanted, where

@@ -13,6 +13,7 @@ from tests.rtl import blocks as make
 from tests.rtl import first_pass, plans
 from tests.rtl.blocks import ALL_TYPES, Block, symbols
 from tests.rtl.dut import Dut, Integers, Sink, Source
+from tests.rtl.packets import unpack
 
 BF16_ALONE = 0b000010
 # From a block's last word to its order and to its range.
@@ -54,7 +55,7 @@ class Run:
         at = 0
         for i, block in enumerate(blocks):
             where = f"block {i}: {block.element.name}"
-            got = first_pass.unpack(orders[i], first_pass.ORDER)
+            got = unpack(orders[i], first_pass.ORDER.items())
             bank = got["bank"]
             wanted = first_pass.order(block)
             assert got | {"bank": 0} == wanted | {"bank": 0}, where
@@ -64,7 +65,7 @@ class Run:
                 write = (self.table["bank"][at], self.table["symbol"][at])
                 memory[write] = self.table["step"][at]
                 at += 1
-            interval = first_pass.unpack(ranges[i], first_pass.RANGE)
+            interval = unpack(ranges[i], first_pass.RANGE.items())
             present = set(symbols(first_pass.stored(block), block.element).tolist()) - {0}
             both = zip(("short", "long"), first_pass.ranges(block, wanted), strict=True)
             for name, ranked in both:

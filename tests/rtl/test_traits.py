@@ -12,6 +12,7 @@ from tests.rtl import blocks as make
 from tests.rtl import first_pass
 from tests.rtl.blocks import ALL_TYPES, Block
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.packets import unpack
 
 BF16_ALONE = 0b000010
 LATENCY = 4
@@ -39,12 +40,12 @@ def _check(dut: Dut, types: int, blocks: Sequence[Block], stalls: tuple[float, f
     both = zip(got.integers("traits"), got.integers("shape"), blocks, strict=True)
     for i, (traits, shape, block) in enumerate(both):
         where = f"block {i}: {block.element.name}, {len(block.data)} bytes, phase {block.phase}"
-        found = first_pass.unpack(traits, first_pass.TRAITS)
+        found = unpack(traits, first_pass.TRAITS.items())
         for plane in range(2):
             if not found["plane_flags"] >> plane & 1:
                 found["plane_bytes"] &= ~(0xFF << 8 * plane)
         assert found == first_pass.traits(block), where
-        assert first_pass.unpack(shape, first_pass.SHAPE) == first_pass.shape(block), where
+        assert unpack(shape, first_pass.SHAPE.items()) == first_pass.shape(block), where
     if stalls == (0, 0):
         last = np.flatnonzero(sent.fields["tlast"])
         assert np.array_equal(got.clocks, sent.clocks[last] + 2 + LATENCY)
