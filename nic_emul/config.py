@@ -14,6 +14,8 @@ from nic_emul.errors import ConfigError
 from nic_emul.roles import Role
 
 LOOPBACK = "127.0.0.1"
+# What fits the field of a hello.
+RANKS_PER_NODE_MAX = 0xFFFF
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,10 @@ class NicConfig:
             (`WIREZIP_PCAP`).
         host: address that this rank listens on; None derives it from the master's address
             (`WIREZIP_HOST`).
+        ranks_per_node: ranks of the job that share a node, and so reach each other without the NIC
+            (`WIREZIP_RANKS_PER_NODE`); every rank is a node of its own if not set. torchrun's
+            `LOCAL_WORLD_SIZE` is not asked: here it is the number of ranks on one machine, which is
+            all of them where a machine plays a cluster, and then nothing would cross a NIC.
     """
 
     engine: str = "numba"
@@ -40,6 +46,7 @@ class NicConfig:
     counters_dir: Path | None = None
     pcap_dir: Path | None = None
     host: str | None = None
+    ranks_per_node: int = 1
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINE_NAMES:
@@ -52,6 +59,11 @@ class NicConfig:
             raise ConfigError(f"WIREZIP_TIMEOUT_S: expected seconds > 0; found {self.timeout_s}")
         if self.host is not None:
             _check_host(self.host)
+        if not 1 <= self.ranks_per_node <= RANKS_PER_NODE_MAX:
+            raise ConfigError(
+                f"WIREZIP_RANKS_PER_NODE: expected 1 to {RANKS_PER_NODE_MAX}; "
+                f"found {self.ranks_per_node}"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "NicConfig":
@@ -65,13 +77,14 @@ class NicConfig:
         counters, pcap = found.get("WIREZIP_COUNTERS"), found.get("WIREZIP_PCAP")
         return cls(
             engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
-            mtu=int(_number("WIREZIP_MTU", found.get("WIREZIP_MTU", str(default.mtu)), int)),
+            mtu=_integer("WIREZIP_MTU", found, default.mtu),
             timeout_s=_number(
                 "WIREZIP_TIMEOUT_S", found.get("WIREZIP_TIMEOUT_S", str(default.timeout_s)), float
             ),
             counters_dir=None if counters is None else Path(counters),
             pcap_dir=None if pcap is None else Path(pcap),
             host=found.get("WIREZIP_HOST"),
+            ranks_per_node=_integer("WIREZIP_RANKS_PER_NODE", found, default.ranks_per_node),
         )
 
 
@@ -112,6 +125,10 @@ def listen_host(config: NicConfig, environment: Mapping[str, str]) -> str:
         raise ConfigError(
             f"MASTER_ADDR: expected an address that this host can reach; found {master!r} ({error})"
         ) from error
+
+
+def _integer(name: str, found: Mapping[str, str], default: int) -> int:
+    return int(_number(name, found.get(name, str(default)), int))
 
 
 def _number(name: str, text: str, kind: type[int] | type[float]) -> float:

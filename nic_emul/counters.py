@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from codec.format import Mode
 
-TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets")
+TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets", "intra_bytes")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +37,9 @@ class CounterRow:
         received_*: the same totals of what arrived.
         received_marked_packets: packets that arrived with the mark "coded".
         decode_s: seconds spent in the engine's `decode`.
+        intra_messages, intra_bytes: sent to ranks of the same node, beside the NIC; in none of the
+            totals above.
+        received_intra_*: the same of what arrived.
     """
 
     collective: str
@@ -58,10 +61,19 @@ class CounterRow:
     received_packets: int = 0
     received_marked_packets: int = 0
     decode_s: float = 0.0
+    intra_messages: int = 0
+    intra_bytes: int = 0
+    received_intra_messages: int = 0
+    received_intra_bytes: int = 0
 
     @property
     def key(self) -> tuple[str, str, str]:
         return (self.collective, self.role, self.dtype)
+
+    @property
+    def sent(self) -> bool:
+        """Whether anything was sent, by the NIC or beside it."""
+        return bool(self.messages or self.intra_messages)
 
     def as_dict(self) -> dict[str, str | int | float]:
         """The row as JSON types."""
@@ -131,7 +143,7 @@ def split_modes(modes: NDArray[np.uint8]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Summary:
-    """The four totals in `TOTALS` of what was sent: altogether, by role, by collective."""
+    """The totals in `TOTALS` of what was sent: altogether, by role, by collective."""
 
     total: dict[str, int]
     by_role: dict[str, dict[str, int]]
@@ -146,13 +158,13 @@ def aggregate(rows: Iterable[CounterRow]) -> Summary:
     """Sum what was sent over the rows of any number of ranks."""
     summary = Summary(dict.fromkeys(TOTALS, 0), {}, {})
     for row in rows:
-        if not row.messages:
+        if not row.sent:
             continue
         by_role = summary.by_role.setdefault(row.role, dict.fromkeys(TOTALS, 0))
         by_collective = summary.by_collective.setdefault(row.collective, dict.fromkeys(TOTALS, 0))
-        for four in (summary.total, by_role, by_collective):
+        for totals in (summary.total, by_role, by_collective):
             for name in TOTALS:
-                four[name] += getattr(row, name)
+                totals[name] += getattr(row, name)
     return summary
 
 

@@ -19,7 +19,7 @@ from nic_emul.message import PROTOCOL_VERSION
 from nic_emul.sockets import receive_into, send_all
 
 _MAGIC = b"WZHI"
-_FIELDS = struct.Struct("<4sBBHII")
+_FIELDS = struct.Struct("<4sBBHIIH")
 _MAC_BYTES = hashlib.sha256().digest_size
 HELLO_BYTES = _FIELDS.size + _MAC_BYTES
 SECRET_BYTES = 32
@@ -34,17 +34,24 @@ class Channel(IntEnum):
 
 @dataclass(frozen=True)
 class Hello:
-    """Who connects to whom, and for what."""
+    """Who connects to whom, for what, and with which settings, which must be the same at both."""
 
     source: int
     target: int
     channel: Channel
     mtu: int
+    ranks_per_node: int = 1
 
     def pack(self, secret: bytes) -> bytes:
         """The hello as it travels, `HELLO_BYTES` long."""
         fields = _FIELDS.pack(
-            _MAGIC, PROTOCOL_VERSION, self.channel, self.mtu, self.source, self.target
+            _MAGIC,
+            PROTOCOL_VERSION,
+            self.channel,
+            self.mtu,
+            self.source,
+            self.target,
+            self.ranks_per_node,
         )
         return fields + _mac(secret, b"hello", fields)
 
@@ -59,12 +66,12 @@ class Hello:
         fields, mac = data[: _FIELDS.size], data[_FIELDS.size :]
         if not hmac.compare_digest(mac, _mac(secret, b"hello", fields)):
             raise AuthenticationError("a connection did not present the job's secret")
-        magic, version, channel, mtu, source, target = _FIELDS.unpack(fields)
+        magic, version, channel, mtu, source, target, ranks_per_node = _FIELDS.unpack(fields)
         if magic != _MAGIC or version != PROTOCOL_VERSION:
             raise ProtocolError(
                 f"hello: expected protocol version {PROTOCOL_VERSION}; found {version}"
             )
-        return cls(source, target, Channel(channel), mtu)
+        return cls(source, target, Channel(channel), mtu, ranks_per_node)
 
 
 def greet(sock: socket.socket, hello: Hello, secret: bytes, peer: str) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from codec.engine import Packets
 from codec.errors import FrameError
 from nic_emul.capture import Tap
-from nic_emul.errors import CorruptMessage, JobFailed, PeerLost, PeerTimeout
+from nic_emul.errors import CorruptMessage, JobFailed, PeerLost, PeerTimeout, ProtocolError
 from nic_emul.message import (
     HEADER_BYTES,
     Header,
@@ -79,7 +79,9 @@ class SendLink:
         timeout_s: float,
         fail: Fail,
         tap: Tap | None = None,
+        intra: bool = False,
     ) -> None:
+        """`intra`: the peer is on this node, and so messages do not pass the NIC."""
         set_blocking(sock, timeout_s)
         self.sock = sock
         self.peer = peer
@@ -88,6 +90,7 @@ class SendLink:
         self._timeout_s = timeout_s
         self._fail = fail
         self._tap = tap
+        self._intra = intra
         self._jobs: queue.SimpleQueue[_Job | Callable[[], None] | None] = queue.SimpleQueue()
         self._posted = 0
         self._sent = 0
@@ -179,10 +182,15 @@ class SendLink:
             index=job.index,
             logical_bytes=job.data.size,
             block_bytes=self._nic.config.mtu,
-            kind=job.kind,
+            kind=Kind.INTRA if self._intra and job.kind is Kind.DATA else job.kind,
         )
         if job.kind is Kind.ANNOUNCE:
             send_all(self.sock, [header.pack()], self._name)
+            return
+        if self._intra:
+            self._nic.pass_by(job.traffic, job.data.size)
+            packed = header.with_body(job.data.size, 0).pack()
+            send_all(self.sock, [packed, job.data.data], self._name)
             return
         packets = self._nic.encode(job.traffic, job.data)
         if self._tap is not None:
@@ -204,13 +212,16 @@ class RecvLink:
         name: str,
         timeout_s: float,
         tap: Tap | None = None,
+        intra: bool = False,
     ) -> None:
+        """`intra`: the peer is on this node, and so messages do not pass the NIC."""
         set_blocking(sock, timeout_s)
         self.sock = sock
         self.peer = peer
         self._name = name
         self._nic = nic
         self._tap = tap
+        self._kind = Kind.INTRA if intra else Kind.DATA
         self._notes = threading.Lock()
         self._header = bytearray(HEADER_BYTES)
         self._staging: U8 = np.empty(0, np.uint8)
@@ -237,9 +248,16 @@ class RecvLink:
     def receive_body(self, header: Header, traffic: Traffic, *, index: int, out: U8) -> None:
         """Receive what follows `header`, which must announce message `index` of `traffic`."""
         expected = Header.describe(
-            traffic, index=index, logical_bytes=out.size, block_bytes=self._nic.config.mtu
+            traffic,
+            index=index,
+            logical_bytes=out.size,
+            block_bytes=self._nic.config.mtu,
+            kind=self._kind,
         )
         check_header(header, expected, self._name)
+        if self._kind is Kind.INTRA:
+            self._receive_intra(header, traffic, out)
+            return
         table = bytearray(2 * -(-out.size // header.block_bytes))
         receive_into(self.sock, memoryview(table), self._name)
         lengths, modes = unpack_table(table, header)
@@ -254,6 +272,15 @@ class RecvLink:
             raise CorruptMessage(f"{self._name}: {header}: {error}") from error
         if self._tap is not None:
             self._tap.received(lengths.size)
+
+    def _receive_intra(self, header: Header, traffic: Traffic, out: U8) -> None:
+        if header.payload_bytes != out.size:
+            raise ProtocolError(
+                f"{self._name}: {header}: expected {out.size} payload bytes within the node; "
+                f"found {header.payload_bytes}"
+            )
+        receive_into(self.sock, out.data, self._name)
+        self._nic.pass_by(traffic, out.size, received=True)
 
     def notify(self, note: Note, value: int = 0, text: str = "") -> None:
         """Tell the sender something.

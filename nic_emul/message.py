@@ -9,6 +9,9 @@ A message is one slice of one collective, or one slice of a send. On the socket:
 | table   | 2 per packet     | payload length in bits 0-12; bit 15 is the packet's mark "coded" |
 | payload | sum of lengths   | the packets' payloads, back to back                              |
 
+A message between ranks of one node (`Kind.INTRA`) has neither table nor checksum of the body: its
+bytes follow the header as they are. It stands for a copy from memory to memory, without packets.
+
 Everything is little-endian. The header's body CRC covers table and payload; it stands for the
 packets' ICRCs, whose bytes `packets.py` counts. A receiver knows what must come next, compares
 every field with it, and only then touches the body, whose size it has bounded by its own buffer.
@@ -28,7 +31,7 @@ from nic_emul.dtypes import Dtype, label_of
 from nic_emul.errors import CollectiveMismatch, CorruptMessage, ProtocolError
 from nic_emul.roles import Collective, Role
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 _MAGIC = b"WZNC"
 _HEADER = struct.Struct("<4s6B2xHHIIiQIII")
 _CRC = struct.Struct("<I")
@@ -44,6 +47,7 @@ class Kind(IntEnum):
 
     DATA = 0
     ANNOUNCE = 1
+    INTRA = 2
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from nic_emul.counters import Counters, split_modes
 from nic_emul.failure import FailStop
 from nic_emul.message import Traffic
 from nic_emul.packets import wire_bytes
+from nic_emul.topology import Topology
 
 U8 = NDArray[np.uint8]
 
@@ -33,6 +34,7 @@ class Nic:
         counters: what it did.
         failure: ends the process after the first transport error.
         host: the address that groups listen on.
+        topology: which ranks share a node.
     """
 
     def __init__(self, config: NicConfig) -> None:
@@ -48,6 +50,7 @@ class Nic:
         self.counters = Counters()
         self.failure = FailStop()
         self.host = listen_host(config, os.environ)
+        self.topology = Topology(config.ranks_per_node)
         self.rank: int | None = None
         self._capture: Capture | None = None
         self._engine = get_engine(config.engine)
@@ -69,7 +72,7 @@ class Nic:
 
     def tap(self, *, group: str, channel: str, source: int, target: int) -> Tap | None:
         """What the link between two ranks of the job tells the capture; None if there is none."""
-        if self._capture is None:
+        if self._capture is None or self.topology.share_node(source, target):
             return None
         return Tap(self._capture, group=group, channel=channel, source=source, target=target)
 
@@ -116,6 +119,11 @@ class Nic:
             "received_marked_packets": marked,
         }
         self.counters.add(traffic.key, amounts)
+
+    def pass_by(self, traffic: Traffic, size: int, *, received: bool = False) -> None:
+        """Count a message of `size` bytes that stays in the node, and so beside the NIC."""
+        prefix = "received_intra" if received else "intra"
+        self.counters.add(traffic.key, {f"{prefix}_messages": 1, f"{prefix}_bytes": size})
 
     def engine_counters(self) -> EngineCounters | None:
         """Clocks and beats of the engine so far, if it is simulated hardware."""

@@ -168,6 +168,10 @@ class Transport:
         """What to call `peer` in messages: its rank in the job."""
         return f"rank {self._job_ranks[peer]}"
 
+    def shares_node(self, peer: int) -> bool:
+        """Whether `peer` is on the node of this rank."""
+        return self.nic.topology.share_node(self._job_ranks[self.rank], self._job_ranks[peer])
+
     def fail(self, error: BaseException) -> BaseException:
         """Report an error of this group, unless the group is being closed anyway.
 
@@ -215,12 +219,16 @@ class Transport:
 
     def accepted(self, hello: Hello, sock: socket.socket) -> None:
         key = (hello.source, hello.channel)
-        if hello.mtu != self.nic.config.mtu:
-            sock.close()
-            raise CollectiveMismatch(
-                f"this rank has WIREZIP_MTU {self.nic.config.mtu}; "
-                f"{self.name_of(hello.source)} has {hello.mtu}"
-            )
+        config = self.nic.config
+        for name, ours, theirs in (
+            ("WIREZIP_MTU", config.mtu, hello.mtu),
+            ("WIREZIP_RANKS_PER_NODE", config.ranks_per_node, hello.ranks_per_node),
+        ):
+            if ours != theirs:
+                sock.close()
+                raise CollectiveMismatch(
+                    f"this rank has {name} {ours}; {self.name_of(hello.source)} has {theirs}"
+                )
         if hello.target != self.rank or hello.source >= self.size or key in self._recv_links:
             # A hello that was overheard and said again: no reason to end the job.
             sock.close()
@@ -232,6 +240,7 @@ class Transport:
             name=self.name_of(hello.source),
             timeout_s=self.timeout_s,
             tap=self._tap(hello.source, self.rank, hello.channel),
+            intra=self.shares_node(hello.source),
         )
         with self._changed:
             self._recv_links[key] = link
@@ -284,7 +293,8 @@ class Transport:
         except OSError as error:
             raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
         set_blocking(sock, self.timeout_s)
-        hello = Hello(self.rank, peer, channel, self.nic.config.mtu)
+        config = self.nic.config
+        hello = Hello(self.rank, peer, channel, config.mtu, config.ranks_per_node)
         greet(sock, hello, self._secret, self.name_of(peer))
 
     def _add(self, key: Key, sock: socket.socket) -> SendLink:
@@ -298,6 +308,7 @@ class Transport:
                 timeout_s=self.timeout_s,
                 fail=self.fail,
                 tap=self._tap(self.rank, key[0], key[1]),
+                intra=self.shares_node(key[0]),
             )
             self._send_links[key] = link
             del self._connecting[key]

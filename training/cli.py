@@ -150,6 +150,9 @@ class Train:
     """Of simulated hardware, for the time that is modelled; 250 if the preset says nothing."""
     world_size: int | None = None
     """Ranks on this machine, instead of the preset's."""
+    ranks_per_node: int | None = None
+    """Ranks that share a node, and so reach each other without a network card, instead of the
+    preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -168,7 +171,7 @@ class Train:
         from training.launch import launch
         from training.progress import RunProgress
         from training.records import timestamped
-        from training.report import hardware_table, run_table, write_plots
+        from training.report import hardware_table, intra_table, run_table, write_plots
 
         run_config = _resolve(self)
         engine, steps = run_config.network.engine, run_config.steps
@@ -180,8 +183,9 @@ class Train:
             run = launch(run_config, folder, on_step=show, pcap=self.pcap)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
-        if hardware := hardware_table(run):
-            console.print(hardware)
+        for table in (intra_table(run.summary.intra), hardware_table(run)):
+            if table:
+                console.print(table)
         _print_paths(console, [folder, *plots, *([self.pcap] if self.pcap else [])])
         write_json(self.json, asdict(run.summary) | {"losses": run.losses})
         return 0
@@ -201,6 +205,9 @@ class Compare:
     """Of simulated hardware, for the time that is modelled; 250 if the preset says nothing."""
     world_size: int | None = None
     """Ranks on this machine, instead of the preset's."""
+    ranks_per_node: int | None = None
+    """Ranks that share a node, and so reach each other without a network card, instead of the
+    preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -272,6 +279,11 @@ class Run:
     """Of the network cards; `null` switches compression off, `rtl` simulates the hardware."""
     mtu: Mtu = 4096
     """Bytes of a block, and of the payload of a full packet."""
+    ranks_per_node: int = 1
+    """Ranks that share a node, and so reach each other without a network card."""
+    intra_gb_per_s: float = config.INTRA_GB_PER_S
+    """Speed of a rank's way to the others of its node, each direction, for the time that is
+    modelled; by default NVLink 4."""
     pcap: PcapPath = None
     """Where to write the frames of the emulated wire, for Wireshark; as large as what is sent."""
     json: JsonPath = None
@@ -281,7 +293,7 @@ class Run:
     def run(self) -> int:
         from training.launch import compile_codec
         from training.program import ProgramConfig, run_program
-        from training.report import program_table
+        from training.report import intra_table, program_table
 
         program = ProgramConfig(
             program=self.program,
@@ -289,12 +301,16 @@ class Run:
             engine=self.engine,
             mtu=self.mtu,
             pcap=self.pcap,
+            ranks_per_node=self.ranks_per_node,
+            intra_gb_per_s=self.intra_gb_per_s,
         )
         console = console_beside(self.json)
         compile_codec(self.engine, announce=lambda: console.print("compiling the codec (once) ..."))
         summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
         if summary is not None:
             console.print(program_table(summary))
+            if intra := intra_table(summary.intra):
+                console.print(intra)
             _print_paths(console, [self.pcap] if self.pcap else [])
             write_json(self.json, summary.as_dict())
         return 0
@@ -360,6 +376,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         engine=command.engine,
         clock_mhz=command.clock_mhz,
         world_size=command.world_size,
+        ranks_per_node=command.ranks_per_node,
         steps=command.steps,
         seed=command.seed,
         dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),

@@ -24,6 +24,9 @@ BYTE_VALUES = 256
 # Tokens are kept in 16 bits.
 VOCABULARY_MAX = 1 << 16
 
+# NVLink 4 of an NVIDIA H100 SXM, each direction.
+INTRA_GB_PER_S = 450.0
+
 PRESETS = Path(__file__).parent / "presets"
 
 
@@ -96,6 +99,11 @@ class NetworkConfig:
     """Type in which gradients cross the network and are summed."""
     clock_mhz: float = 250.0
     """Clock of an engine that is simulated hardware, for the time that is modelled."""
+    ranks_per_node: int = 1
+    """Ranks that share a node, and so reach each other without a NIC; divides the world size."""
+    intra_gb_per_s: float = INTRA_GB_PER_S
+    """Speed of a rank's way to the others of its node, each direction, in 10^9 bytes a second, for
+    the time that is modelled."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +166,7 @@ def override(
     seed: int | None = None,
     dump_tensors: tuple[int, ...] | None = None,
     clock_mhz: float | None = None,
+    ranks_per_node: int | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
@@ -172,7 +181,11 @@ def override(
         "dump_tensors": dump_tensors,
     }
     given: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
-    network: dict[str, Any] = {"engine": engine, "clock_mhz": clock_mhz}
+    network: dict[str, Any] = {
+        "engine": engine,
+        "clock_mhz": clock_mhz,
+        "ranks_per_node": ranks_per_node,
+    }
     network = {key: value for key, value in network.items() if value is not None}
     given["network"] = dataclasses.replace(config.network, **network)
     return check(dataclasses.replace(config, **given), source="options")
@@ -272,8 +285,12 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
         value = getattr(optimizer, key)
         expect(0 <= value < 1, f"optimizer.{key}", "at least 0 and below 1", value)
     expect(network.mtu in MTUS, "network.mtu", f"one of {MTUS}", network.mtu)
-    expect(0 < network.clock_mhz < float("inf"), "network.clock_mhz", "above 0 and finite",
-           network.clock_mhz)  # fmt: skip
+    for key in ("clock_mhz", "intra_gb_per_s"):
+        value = getattr(network, key)
+        expect(0 < value < float("inf"), f"network.{key}", "above 0 and finite", value)
+    expect(network.ranks_per_node >= 1 and config.world_size % network.ranks_per_node == 0,
+           "network.ranks_per_node", f"at least 1 and a divisor of the {config.world_size} ranks",
+           network.ranks_per_node)  # fmt: skip
     return config
 
 

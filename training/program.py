@@ -8,6 +8,7 @@ process ends. Rank 0 of the program opens the store on a port that is held free 
 
 import ctypes
 import json
+import math
 import os
 import signal
 import socket
@@ -23,9 +24,10 @@ from typing import Any
 
 from codec.engine import EngineName
 from training.capture import capturing
+from training.config import INTRA_GB_PER_S
 from training.errors import ConfigError, RunError
 from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
-from training.records import Totals, TrafficRow, add_up
+from training.records import IntraNode, Totals, TrafficRow, add_up, intra_node
 
 BACKENDS = "gloo,nccl"
 NPROC = 2
@@ -46,6 +48,8 @@ class ProgramConfig:
         engine: of the NICs.
         mtu: bytes of a block and of the payload of a full packet.
         pcap: where to write the frames of the emulated wire, None for nowhere.
+        ranks_per_node: ranks that share a node, and so reach each other without a NIC.
+        intra_gb_per_s: speed of their way to each other, each direction, for modelled time.
     """
 
     program: tuple[str, ...]
@@ -53,6 +57,8 @@ class ProgramConfig:
     engine: EngineName
     mtu: int
     pcap: Path | None = None
+    ranks_per_node: int = 1
+    intra_gb_per_s: float = INTRA_GB_PER_S
 
     def __post_init__(self) -> None:
         if not self.program or self.program == ("-m",):
@@ -62,6 +68,10 @@ class ProgramConfig:
             raise ConfigError(f"program: expected a Python script; found no file {script!r}")
         if self.nproc is not None and self.nproc < 0:
             raise ConfigError(f"nproc: expected at least 0; found {self.nproc}")
+        if self.ranks_per_node < 1:
+            raise ConfigError(f"ranks-per-node: expected at least 1; found {self.ranks_per_node}")
+        if not 0 < self.intra_gb_per_s < math.inf:
+            raise ConfigError(f"intra-gb-per-s: expected above 0; found {self.intra_gb_per_s}")
         if (rank := os.environ.get("RANK")) is None:
             return
         where = f"where another launcher has started rank {rank}"
@@ -84,6 +94,7 @@ class ProgramSummary:
         seconds: wall-clock time from the start of the ranks to their end.
         totals, by_role, by_collective: sums of the rows.
         rows: by role, collective and dtype.
+        intra: what stayed inside nodes, if ranks share one.
     """
 
     program: list[str]
@@ -96,6 +107,7 @@ class ProgramSummary:
     by_role: dict[str, Totals]
     by_collective: dict[str, Totals]
     rows: list[TrafficRow]
+    intra: IntraNode | None
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON types."""
@@ -131,6 +143,7 @@ def _nic_variables(config: ProgramConfig, counters: Path) -> dict[str, str]:
         "WIREZIP_ENGINE": config.engine,
         "WIREZIP_MTU": str(config.mtu),
         "WIREZIP_COUNTERS": str(counters),
+        "WIREZIP_RANKS_PER_NODE": str(config.ranks_per_node),
         "WIREZIP_TIMEOUT_S": os.environ.get("WIREZIP_TIMEOUT_S", str(TIMEOUT_SECONDS)),
         # torch must load the entry point, or the program talks to the backend that it asks for.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
@@ -235,7 +248,7 @@ def _read_counters(folder: Path) -> list[dict[str, Any]]:
 def _summarise(
     config: ProgramConfig, nics: Sequence[Mapping[str, Any]], seconds: float
 ) -> ProgramSummary:
-    sent = [row for nic in nics for row in nic["rows"] if row["messages"]]
+    sent = [row for nic in nics for row in nic["rows"] if row["messages"] + row["intra_messages"]]
 
     def add_up_by(*names: str) -> dict[tuple[str, ...], Totals]:
         groups: dict[tuple[str, ...], list[TrafficRow]] = {}
@@ -257,4 +270,9 @@ def _summarise(
             TrafficRow(role=key[0], collective=key[1], dtype=key[2], **totals)
             for key, totals in add_up_by("role", "collective", "dtype").items()
         ],
+        intra=intra_node(
+            [sum(row["intra_bytes"] for row in nic["rows"]) for nic in nics],
+            ranks_per_node=config.ranks_per_node,
+            gb_per_s=config.intra_gb_per_s,
+        ),
     )

@@ -28,6 +28,7 @@ from training.records import (
     Summary,
     Totals,
     TrafficRow,
+    intra_node,
     timestamped,
 )
 
@@ -143,6 +144,11 @@ def _train(
                 by_collective=_by_name(sent.by_collective),
                 rows=_traffic(rows),
                 hardware=hardware,
+                intra=intra_node(
+                    [sum(row.intra_bytes for row in mine) for mine in everyones],
+                    ranks_per_node=config.network.ranks_per_node,
+                    gb_per_s=config.network.intra_gb_per_s,
+                ),
             )
         )
 
@@ -228,7 +234,7 @@ def _traffic(rows: list[CounterRow]) -> list[TrafficRow]:
     """Sum over ranks, one row per (role, collective, dtype)."""
     merged: dict[tuple[str, str, str], list[CounterRow]] = {}
     for row in rows:
-        if row.messages:
+        if row.sent:
             merged.setdefault((row.role, row.collective, row.dtype), []).append(row)
     return [
         TrafficRow(
@@ -242,13 +248,14 @@ def _traffic(rows: list[CounterRow]) -> list[TrafficRow]:
 
 
 def _by_name(sums: dict[str, dict[str, int]]) -> dict[str, Totals]:
-    return {name: _totals(four) for name, four in sorted(sums.items())}
+    return {name: _totals(found) for name, found in sorted(sums.items())}
 
 
-def _totals(four: dict[str, int]) -> Totals:
+def _totals(found: dict[str, int]) -> Totals:
     return Totals(
-        logical_bytes=four["logical_bytes"],
-        payload_bytes=four["payload_bytes"],
-        wire_bytes=four["wire_bytes"],
-        packets=four["packets"],
+        logical_bytes=found["logical_bytes"],
+        payload_bytes=found["payload_bytes"],
+        wire_bytes=found["wire_bytes"],
+        packets=found["packets"],
+        intra_bytes=found["intra_bytes"],
     )

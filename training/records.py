@@ -21,7 +21,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -32,12 +32,14 @@ from training.errors import RecordError
 
 
 class Totals(TypedDict):
-    """Bytes before the codec, after it, and on the wire with headers; and packets."""
+    """Bytes before the codec, after it, and on the wire with headers; and packets: all of them
+    between nodes. Then the bytes that stayed in a node, beside its NICs."""
 
     logical_bytes: int
     payload_bytes: int
     wire_bytes: int
     packets: int
+    intra_bytes: int
 
 
 class TrafficRow(TypedDict):
@@ -50,6 +52,21 @@ class TrafficRow(TypedDict):
     payload_bytes: int
     wire_bytes: int
     packets: int
+    intra_bytes: int
+
+
+class IntraNode(TypedDict):
+    """What stayed inside the nodes, where ranks share one."""
+
+    ranks_per_node: int
+    gb_per_s: float
+    """Stated, not measured: what `seconds` is computed with."""
+    bytes: int
+    """Sent to ranks of the same node, over all ranks."""
+    bytes_busiest: int
+    """Of the rank that sent most."""
+    seconds: float
+    """Modelled: the bytes of the busiest rank at the stated speed."""
 
 
 class HardwareTotals(TypedDict):
@@ -133,6 +150,8 @@ class Summary:
     rows: list[TrafficRow]
     hardware: Hardware | None = None
     """Of all ranks, if the engine is simulated hardware."""
+    intra: IntraNode | None = None
+    """Of all ranks, if some share a node."""
 
 
 @dataclass(frozen=True)
@@ -240,6 +259,11 @@ def read_run(folder: Path) -> Run:
         raise RecordError(f"{folder}: expected a finished run; found no summary.json") from None
     except (json.JSONDecodeError, TypeError) as error:
         raise RecordError(f"{folder}: expected the files of a run; {error}") from None
+    if set(summary.totals) != set(Totals.__annotations__):
+        raise RecordError(
+            f"{folder}: expected totals of {', '.join(Totals.__annotations__)}; "
+            f"found {', '.join(summary.totals)}, as another version writes them"
+        )
     if len(steps) != summary.steps:
         raise RecordError(
             f"{folder}: expected {summary.steps} lines in steps.jsonl; found {len(steps)}"
@@ -248,13 +272,28 @@ def read_run(folder: Path) -> Run:
 
 
 def add_up(rows: Iterable[Totals | TrafficRow]) -> Totals:
-    """The sum of the four totals."""
+    """The sum of the totals."""
     listed = list(rows)
     return Totals(
         logical_bytes=sum(row["logical_bytes"] for row in listed),
         payload_bytes=sum(row["payload_bytes"] for row in listed),
         wire_bytes=sum(row["wire_bytes"] for row in listed),
         packets=sum(row["packets"] for row in listed),
+        intra_bytes=sum(row["intra_bytes"] for row in listed),
+    )
+
+
+def intra_node(sent: Sequence[int], *, ranks_per_node: int, gb_per_s: float) -> IntraNode | None:
+    """What stayed inside nodes, by the bytes that each rank sent there; None if none share one."""
+    if ranks_per_node == 1:
+        return None
+    busiest = max(sent)
+    return IntraNode(
+        ranks_per_node=ranks_per_node,
+        gb_per_s=gb_per_s,
+        bytes=sum(sent),
+        bytes_busiest=busiest,
+        seconds=busiest / (gb_per_s * 1e9),
     )
 
 

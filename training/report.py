@@ -11,7 +11,7 @@ from rich.table import Table
 
 from training.compare import OFF, Comparison
 from training.errors import RecordError
-from training.records import Run, Totals, TrafficRow, add_up, read_run
+from training.records import IntraNode, Run, Totals, TrafficRow, add_up, read_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +42,7 @@ def _order(folder: Path) -> tuple[bool, str]:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """Bytes by role and collective, compression off against on."""
+    """Bytes between nodes by role and collective, compression off against on."""
     summary = comparison.on.summary
     table = _table(
         f"{summary.strategy}, {summary.world_size} ranks, {summary.steps} steps, "
@@ -83,7 +83,7 @@ def run_table(runs: Sequence[Run]) -> Table:
 
 
 def program_table(summary: "ProgramSummary") -> Table:
-    """Bytes of a program by role, collective and dtype."""
+    """Bytes of a program between nodes by role, collective and dtype."""
     ranks = summary.ranks
     who = f"{len(ranks)} ranks" if len(ranks) > 1 else f"rank {ranks[0]} of {summary.world_size}"
     table = _table(
@@ -96,6 +96,24 @@ def program_table(summary: "ProgramSummary") -> Table:
         table.add_row(row["role"], row["collective"], row["dtype"], *_sent(row))
     table.add_section()
     table.add_row("all", "", "", *_sent(summary.totals), style="bold")
+    return table
+
+
+def intra_table(intra: IntraNode | None) -> Table | None:
+    """What stayed inside nodes and so never reached a NIC; None where no ranks share a node."""
+    if intra is None:
+        return None
+    table = _table(
+        f"inside nodes of {intra['ranks_per_node']} ranks, in no figure above; "
+        f"time modelled at {intra['gb_per_s']:g} GB/s",
+        (),
+        ("MB", "busiest rank", "its time"),
+    )
+    table.add_row(
+        megabytes(intra["bytes"]),
+        megabytes(intra["bytes_busiest"]),
+        f"{1e3 * intra['seconds']:.3f} ms",
+    )
     return table
 
 
@@ -200,8 +218,9 @@ def draw_bytes(axes: "Axes", runs: Sequence[Run]) -> None:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """The tables and the verdict."""
     console.print(comparison_table(comparison))
-    if hardware := hardware_table(comparison.on):
-        console.print(hardware)
+    for table in (intra_table(comparison.on.summary.intra), hardware_table(comparison.on)):
+        if table:
+            console.print(table)
     console.print(verdict(comparison), soft_wrap=True)
 
 

@@ -69,6 +69,7 @@ def main() -> int:
         )
         _configure_nic("WIREZIP_ENGINE", run.network.engine)
         _configure_nic("WIREZIP_MTU", str(run.network.mtu))
+        _configure_nic("WIREZIP_RANKS_PER_NODE", str(run.network.ranks_per_node))
 
         from training.rank import train_rank
 

@@ -301,6 +301,13 @@ def init_with_own_mtu(rank: int, size: int, store: dist.Store) -> None:
     time.sleep(FOREVER_S)
 
 
+def init_with_own_nodes(rank: int, size: int, store: dist.Store) -> None:
+    os.environ["WIREZIP_RANKS_PER_NODE"] = "2" if rank == CULPRIT else "1"
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    dist.barrier()
+    time.sleep(FOREVER_S)
+
+
 def init_with_short_timeout(rank: int, size: int, store: dist.Store) -> None:
     """The timeout of the group itself counts where it is shorter than the NIC's."""
     dist.init_process_group(

@@ -29,7 +29,15 @@ def check_conservation(ranks: list[list[CounterRow]]) -> None:
     rows = [row for rows in ranks for row in rows]
     for key in {row.key for row in rows}:
         matching = [row for row in rows if row.key == key]
-        for name in ("messages", "logical_bytes", "payload_bytes", "wire_bytes", "packets"):
+        for name in (
+            "messages",
+            "logical_bytes",
+            "payload_bytes",
+            "wire_bytes",
+            "packets",
+            "intra_messages",
+            "intra_bytes",
+        ):
             sent = sum(getattr(row, name) for row in matching)
             received = sum(getattr(row, f"received_{name}") for row in matching)
             assert sent == received, (key, name)

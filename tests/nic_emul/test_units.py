@@ -43,6 +43,8 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_COUNTERS": "some/folder",
             "WIREZIP_PCAP": "other/folder",
             "WIREZIP_HOST": "10.0.0.7",
+            "WIREZIP_RANKS_PER_NODE": "8",
+            "LOCAL_WORLD_SIZE": "4",
             "PATH": "/bin",
         }
     )
@@ -53,6 +55,7 @@ def test_configuration_from_environment() -> None:
         counters_dir=Path("some/folder"),
         pcap_dir=Path("other/folder"),
         host="10.0.0.7",
+        ranks_per_node=8,
     )
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096
 
@@ -70,6 +73,9 @@ def test_configuration_from_environment() -> None:
         ("WIREZIP_TIMEOUT_S", "soon"),
         ("WIREZIP_HOST", "example.org"),
         ("WIREZIP_HOST", "::1"),
+        ("WIREZIP_RANKS_PER_NODE", "0"),
+        ("WIREZIP_RANKS_PER_NODE", "65536"),
+        ("WIREZIP_RANKS_PER_NODE", "two"),
     ],
 )
 def test_nonsense_in_the_environment_is_named(name: str, value: str) -> None:
@@ -242,12 +248,15 @@ def test_aggregate_counts_what_was_sent() -> None:
         )
 
     silent = CounterRow(collective="broadcast", role="parameter", dtype="float32")
+    inside = CounterRow(
+        collective="reduce", role="gradient", dtype="float32", intra_messages=1, intra_bytes=5
+    )
     rows = [row("all_gather", "parameter", 8), row("all_reduce", "gradient", 4)]
-    summary = aggregate([*rows, row("all_reduce", "gradient", 4), silent])
-    four = {"logical_bytes": 8, "payload_bytes": 8, "wire_bytes": 212, "packets": 2}
-    assert summary.by_role["gradient"] == four
-    assert summary.by_collective["all_reduce"] == four
-    assert set(summary.by_collective) == {"all_gather", "all_reduce"}
+    summary = aggregate([*rows, row("all_reduce", "gradient", 4), silent, inside])
+    between = {"logical_bytes": 8, "payload_bytes": 8, "wire_bytes": 212, "packets": 2}
+    assert summary.by_role["gradient"] == between | {"intra_bytes": 5}
+    assert summary.by_collective["all_reduce"] == between | {"intra_bytes": 0}
+    assert set(summary.by_collective) == {"all_gather", "all_reduce", "reduce"}
     assert summary.as_dict()["logical_bytes"] == 16
     assert summary.as_dict()["by_role"] == summary.by_role
 

@@ -7,7 +7,9 @@ from training.records import Run, StepRecord, Summary, Totals, TrafficRow
 
 
 def totals(logical: int, payload: int, wire: int) -> Totals:
-    return Totals(logical_bytes=logical, payload_bytes=payload, wire_bytes=wire, packets=3)
+    return Totals(
+        logical_bytes=logical, payload_bytes=payload, wire_bytes=wire, packets=3, intra_bytes=0
+    )
 
 
 def made_up_run(engine: str, *, losses: list[float], param_hash: str = "ab") -> Run:

@@ -14,7 +14,7 @@ from training.config import load, override
 from training.errors import ConfigError
 from training.records import Run
 
-TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets")
+TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets", "intra_bytes")
 
 
 def test_equal_runs() -> None:
