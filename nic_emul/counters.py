@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 
 from codec.format import Mode
 
-TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets", "intra_bytes")
+TOTALS = (
+    "logical_bytes",
+    "payload_bytes",
+    "wire_bytes",
+    "packets",
+    "forwarded_packets",
+    "intra_bytes",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +40,8 @@ class CounterRow:
         raw_packets: packets whose payload is the block itself.
         constant_frames, coded_frames: packets that carry a frame, by the frame's mode (`coded`
             includes every mode but constant).
+        forwarded_messages, forwarded_packets: of those, sent on as they were received, without
+            the engine.
         encode_s: seconds spent in the engine's `encode`.
         received_*: the same totals of what arrived.
         received_marked_packets: packets that arrived with the mark "coded".
@@ -53,6 +62,8 @@ class CounterRow:
     raw_packets: int = 0
     constant_frames: int = 0
     coded_frames: int = 0
+    forwarded_messages: int = 0
+    forwarded_packets: int = 0
     encode_s: float = 0.0
     received_messages: int = 0
     received_logical_bytes: int = 0

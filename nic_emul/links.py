@@ -29,6 +29,7 @@ from nic_emul.message import (
     HEADER_BYTES,
     Header,
     Kind,
+    Received,
     Traffic,
     body_crc,
     check_header,
@@ -57,13 +58,14 @@ NOTE_TEXT_BYTES_MAX = 512
 
 @dataclass(frozen=True)
 class _Job:
-    """A message for the sender thread."""
+    """A message for the sender thread; `received` is how it came here, if it goes on so."""
 
     traffic: Traffic
     index: int
     data: U8
     kind: Kind
     ticket: int
+    received: Received | None
 
 
 class SendLink:
@@ -99,8 +101,18 @@ class SendLink:
         self._thread = threading.Thread(target=self._run, name=f"wirezip-send-{peer}", daemon=True)
         self._thread.start()
 
-    def post(self, traffic: Traffic, *, index: int, data: U8, kind: Kind = Kind.DATA) -> int:
+    def post(
+        self,
+        traffic: Traffic,
+        *,
+        index: int,
+        data: U8,
+        kind: Kind = Kind.DATA,
+        received: Received | None = None,
+    ) -> int:
         """Queue message `index` of `traffic`; `data`, uint8 `(n,)`, stays as it is until sent.
+
+        `received` is what `RecvLink` made `data` of: where the NIC is passed, it goes on as it is.
 
         Returns:
             A ticket for `sent` and `wait`. Tickets of one link rise by one.
@@ -108,7 +120,7 @@ class SendLink:
         with self._progress:
             self._posted += 1
             ticket = self._posted
-        self._jobs.put(_Job(traffic, index, data, kind, ticket))
+        self._jobs.put(_Job(traffic, index, data, kind, ticket, received))
         return ticket
 
     def call(self, function: Callable[[], None]) -> None:
@@ -192,11 +204,16 @@ class SendLink:
             packed = header.with_body(job.data.size, 0).pack()
             send_all(self.sock, [packed, job.data.data], self._name)
             return
-        packets = self._nic.encode(job.traffic, job.data)
+        if job.received is not None:
+            packets = job.received.packets
+            self._nic.forward(job.traffic, job.data.size, packets)
+        else:
+            packets = self._nic.encode(job.traffic, job.data)
         if self._tap is not None:
             self._tap.sent(job.traffic, job.data.size, packets)
         table = pack_table(packets)
-        packed = header.with_body(packets.payload.size, body_crc(table, packets.payload)).pack()
+        crc = body_crc(table, packets.payload) if job.received is None else job.received.crc
+        packed = header.with_body(packets.payload.size, crc).pack()
         send_all(self.sock, [packed + table, packets.payload.data], self._name)
 
 
@@ -226,13 +243,20 @@ class RecvLink:
         self._header = bytearray(HEADER_BYTES)
         self._staging: U8 = np.empty(0, np.uint8)
 
-    def receive(self, traffic: Traffic, *, index: int, out: U8) -> None:
+    def receive(
+        self, traffic: Traffic, *, index: int, out: U8, keep: bool = False
+    ) -> Received | None:
         """Receive message `index` of `traffic` into `out`, uint8 `(n,)`, n >= 1.
+
+        Returns:
+            With `keep`, the message as it came, to pass on for as long as `out` stays as it is;
+            None within a node, where there are no packets.
 
         Raises:
             PeerLost, PeerTimeout, ProtocolError, CorruptMessage, CollectiveMismatch.
         """
-        self.receive_body(self.receive_header(), traffic, index=index, out=out)
+        header = self.receive_header()
+        return self.receive_body(header, traffic, index=index, out=out, keep=keep)
 
     def wait(self) -> None:
         """Return once a message begins, or the connection ends; takes as long as it takes."""
@@ -245,7 +269,9 @@ class RecvLink:
         receive_into(self.sock, memoryview(self._header), self._name)
         return Header.unpack(self._header)
 
-    def receive_body(self, header: Header, traffic: Traffic, *, index: int, out: U8) -> None:
+    def receive_body(
+        self, header: Header, traffic: Traffic, *, index: int, out: U8, keep: bool = False
+    ) -> Received | None:
         """Receive what follows `header`, which must announce message `index` of `traffic`."""
         expected = Header.describe(
             traffic,
@@ -257,21 +283,23 @@ class RecvLink:
         check_header(header, expected, self._name)
         if self._kind is Kind.INTRA:
             self._receive_intra(header, traffic, out)
-            return
+            return None
         table = bytearray(2 * -(-out.size // header.block_bytes))
         receive_into(self.sock, memoryview(table), self._name)
         lengths, modes = unpack_table(table, header)
         # Without a marked packet the payload is the data, and needs no staging.
-        payload = self._stage(header.payload_bytes) if modes.any() else out
+        payload = self._stage(header.payload_bytes, keep) if modes.any() else out
         receive_into(self.sock, payload.data, self._name)
         if body_crc(table, payload) != header.body_crc:
             raise CorruptMessage(f"{self._name}: {header}: the checksum of the body is wrong")
+        packets = Packets(payload, lengths, modes)
         try:
-            self._nic.decode(traffic, Packets(payload, lengths, modes), out)
+            self._nic.decode(traffic, packets, out)
         except FrameError as error:
             raise CorruptMessage(f"{self._name}: {header}: {error}") from error
         if self._tap is not None:
             self._tap.received(lengths.size)
+        return Received(packets, header.body_crc) if keep else None
 
     def _receive_intra(self, header: Header, traffic: Traffic, out: U8) -> None:
         if header.payload_bytes != out.size:
@@ -302,7 +330,9 @@ class RecvLink:
         """Release the socket; `leave` comes first."""
         self.sock.close()
 
-    def _stage(self, size: int) -> U8:
+    def _stage(self, size: int, keep: bool) -> U8:
+        if keep:
+            return np.empty(size, np.uint8)
         if self._staging.size < size:
             self._staging = np.empty(size, np.uint8)
         return self._staging[:size]

@@ -78,6 +78,19 @@ class Traffic:
         return (self.collective.label, self.role.label, self.dtype.label)
 
 
+@dataclass(frozen=True)
+class Received:
+    """A message as it arrived, for who passes it on.
+
+    Attributes:
+        packets: what came; a payload that is a frame has `Mode.CODED`.
+        crc: of its table and payload.
+    """
+
+    packets: Packets
+    crc: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class Header:
     """The fields of a message header, in wire order."""

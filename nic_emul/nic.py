@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from codec.checksum import crc32c
 from codec.elements import ElementType
 from codec.engine import Engine, EngineCounters, Packets, SimulatedEngine, get_engine
+from codec.packet import frame_modes
 from nic_emul import policy
 from nic_emul.capture import Capture, Tap, load_headers
 from nic_emul.config import NicConfig, listen_host
@@ -86,15 +87,15 @@ class Nic:
             amounts["encode_s"] = time.perf_counter() - start
         else:
             packets = self._around.encode(data, element, self.config.mtu, bare=True)
-        amounts |= {
-            "messages": 1,
-            "logical_bytes": data.size,
-            "payload_bytes": packets.payload.size,
-            "wire_bytes": wire_bytes(packets.lengths),
-            "packets": packets.lengths.size,
-        }
-        self.counters.add(traffic.key, amounts | split_modes(packets.modes))
+        amounts |= _sent(data.size, packets) | split_modes(packets.modes)
+        self.counters.add(traffic.key, amounts)
         return packets
+
+    def forward(self, traffic: Traffic, logical_bytes: int, packets: Packets) -> None:
+        """Count a message that is sent on as it came, past the engine; sent totals have it."""
+        amounts = _sent(logical_bytes, packets) | split_modes(frame_modes(packets))
+        amounts |= {"forwarded_messages": 1, "forwarded_packets": packets.lengths.size}
+        self.counters.add(traffic.key, amounts)
 
     def decode(self, traffic: Traffic, packets: Packets, out: U8) -> None:
         """Undo `encode` into `out`, uint8 `(n,)`; received totals count the packets.
@@ -153,6 +154,17 @@ class Nic:
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
         return path
+
+
+def _sent(logical_bytes: int, packets: Packets) -> dict[str, float]:
+    """What a message of `logical_bytes` adds to the sent totals."""
+    return {
+        "messages": 1,
+        "logical_bytes": logical_bytes,
+        "payload_bytes": packets.payload.size,
+        "wire_bytes": wire_bytes(packets.lengths),
+        "packets": packets.lengths.size,
+    }
 
 
 def _warm_up(engine: Engine, block_bytes: int) -> None:

@@ -14,6 +14,10 @@ contiguous and one-dimensional. With rank r of n, all subscripts modulo n:
 | reduce         | chain from the root's successor around the ring to the root                     |
 
 So chunk c is summed in the order c+1, c+2, ..., c: each rank computes `received + local`.
+
+What is passed on unchanged, in all-gather, broadcast and the second half of all-reduce, goes on in
+the packets in which it came: it is decoded here, and not coded again. Within a node there are no
+packets; what leaves it is coded there for the first time.
 """
 
 from dataclasses import dataclass, field
@@ -23,7 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from nic_emul.hello import Channel
-from nic_emul.message import Traffic
+from nic_emul.message import Received, Traffic
 from nic_emul.reduce_ops import Reduction
 from nic_emul.schedule import (
     CHAIN,
@@ -75,12 +79,15 @@ class Exchange:
         """The previous rank of the ring."""
         return (self.rank - 1) % self.size
 
-    def send(self, peer: int, flat: torch.Tensor) -> int:
-        """Queue `flat` for `peer`; it must not change until `sent` says so, or `finish` returns."""
+    def send(self, peer: int, flat: torch.Tensor, received: Received | None = None) -> int:
+        """Queue `flat` for `peer`; it must not change until `sent` says so, or `finish` returns.
+
+        What has just been `received` goes on as it came.
+        """
         link = self.transport.send_link(peer, Channel.COLLECTIVE)
         index = self._sent.get(peer, 0)
         self._sent[peer] = index + 1
-        ticket = link.post(self.traffic, index=index, data=as_bytes(flat))
+        ticket = link.post(self.traffic, index=index, data=as_bytes(flat), received=received)
         self._tickets[peer] = ticket
         return ticket
 
@@ -88,12 +95,12 @@ class Exchange:
         """Whether the tensor behind `ticket` may change again."""
         return self.transport.send_link(peer, Channel.COLLECTIVE).sent(ticket)
 
-    def receive(self, peer: int, flat: torch.Tensor) -> None:
-        """Receive the next message from `peer` into `flat`."""
+    def receive(self, peer: int, flat: torch.Tensor, *, keep: bool = False) -> Received | None:
+        """Receive the next message from `peer` into `flat`; `keep` it as it came for `send`."""
         index = self._received.get(peer, 0)
         self._received[peer] = index + 1
         link = self.transport.recv_link(peer, Channel.COLLECTIVE)
-        link.receive(self.traffic, index=index, out=as_bytes(flat))
+        return link.receive(self.traffic, index=index, out=as_bytes(flat), keep=keep)
 
     def finish(self) -> None:
         """Return once everything that was queued is sent."""
@@ -177,10 +184,11 @@ def broadcast(exchange: Exchange, flat: torch.Tensor, root: int) -> None:
     for span in loops(flat.numel(), CHAIN, flat.itemsize):
         for low, high in slices(span, CHAIN, flat.itemsize):
             piece = flat[low:high]
+            received = None
             if not first:
-                exchange.receive(exchange.preceding, piece)
+                received = exchange.receive(exchange.preceding, piece, keep=not last)
             if not last:
-                exchange.send(exchange.following, piece)
+                exchange.send(exchange.following, piece, received)
     exchange.finish()
 
 
@@ -253,9 +261,10 @@ def _pass_around(exchange: Exchange, flat: torch.Tensor, chunks: list[Span], gra
     """Receive `chunks` in their order, and pass on each but the last."""
     for chunk in chunks:
         for low, high in slices(chunk, grain, flat.itemsize):
-            exchange.receive(exchange.preceding, flat[low:high])
-            if chunk is not chunks[-1]:
-                exchange.send(exchange.following, flat[low:high])
+            keep = chunk is not chunks[-1]
+            received = exchange.receive(exchange.preceding, flat[low:high], keep=keep)
+            if keep:
+                exchange.send(exchange.following, flat[low:high], received)
 
 
 def _send_input(

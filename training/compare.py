@@ -30,6 +30,7 @@ class RunReport(TypedDict):
     payload_bytes: int
     wire_bytes: int
     packets: int
+    forwarded_packets: int
     intra_bytes: int
     by_role: dict[str, Totals]
     by_collective: dict[str, Totals]

@@ -257,5 +257,6 @@ def _totals(found: dict[str, int]) -> Totals:
         payload_bytes=found["payload_bytes"],
         wire_bytes=found["wire_bytes"],
         packets=found["packets"],
+        forwarded_packets=found["forwarded_packets"],
         intra_bytes=found["intra_bytes"],
     )

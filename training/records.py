@@ -32,13 +32,15 @@ from training.errors import RecordError
 
 
 class Totals(TypedDict):
-    """Bytes before the codec, after it, and on the wire with headers; and packets: all of them
-    between nodes. Then the bytes that stayed in a node, beside its NICs."""
+    """Bytes before the codec, after it, and on the wire with headers; packets, and those among them
+    that were sent on as they came: all of that between nodes. Then the bytes that stayed in a
+    node, beside its NICs."""
 
     logical_bytes: int
     payload_bytes: int
     wire_bytes: int
     packets: int
+    forwarded_packets: int
     intra_bytes: int
 
 
@@ -52,6 +54,7 @@ class TrafficRow(TypedDict):
     payload_bytes: int
     wire_bytes: int
     packets: int
+    forwarded_packets: int
     intra_bytes: int
 
 
@@ -279,6 +282,7 @@ def add_up(rows: Iterable[Totals | TrafficRow]) -> Totals:
         payload_bytes=sum(row["payload_bytes"] for row in listed),
         wire_bytes=sum(row["wire_bytes"] for row in listed),
         packets=sum(row["packets"] for row in listed),
+        forwarded_packets=sum(row["forwarded_packets"] for row in listed),
         intra_bytes=sum(row["intra_bytes"] for row in listed),
     )
 

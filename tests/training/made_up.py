@@ -8,7 +8,12 @@ from training.records import Run, StepRecord, Summary, Totals, TrafficRow
 
 def totals(logical: int, payload: int, wire: int) -> Totals:
     return Totals(
-        logical_bytes=logical, payload_bytes=payload, wire_bytes=wire, packets=3, intra_bytes=0
+        logical_bytes=logical,
+        payload_bytes=payload,
+        wire_bytes=wire,
+        packets=3,
+        forwarded_packets=0,
+        intra_bytes=0,
     )
 
 

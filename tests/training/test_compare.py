@@ -14,7 +14,14 @@ from training.config import load, override
 from training.errors import ConfigError
 from training.records import Run
 
-TOTALS = ("logical_bytes", "payload_bytes", "wire_bytes", "packets", "intra_bytes")
+TOTALS = (
+    "logical_bytes",
+    "payload_bytes",
+    "wire_bytes",
+    "packets",
+    "forwarded_packets",
+    "intra_bytes",
+)
 
 
 def test_equal_runs() -> None:

@@ -43,7 +43,8 @@ def test_every_engine_trains_to_the_same_bits(strategy: str, tmp_path: Path) -> 
     assert runs["numba"].summary.hardware is None
     hardware = runs["rtl"].summary.hardware
     assert hardware
-    # All that was sent went through the encoder of a rank, and through the decoder of another.
+    # All that was sent went through the encoder of a rank, and through the decoder of another; of
+    # two ranks, none passes on what it has received.
     totals = runs["rtl"].summary.totals
     encode, decode = hardware["encode"], hardware["decode"]
     assert encode["packets"] == decode["packets"] == totals["packets"]
@@ -56,6 +57,19 @@ def test_every_engine_trains_to_the_same_bits(strategy: str, tmp_path: Path) -> 
         assert found["output_stalls"] == 0
         assert found["seconds"] == found["clocks_busiest"] / 250e6
     assert (hardware["data_bits"], hardware["clock_mhz"]) == (512, 250.0)
+
+
+@pytest.mark.ranks
+@pytest.mark.full
+@pytest.mark.usefixtures("_built")
+def test_what_is_passed_on_takes_no_clock_of_the_encoder(tmp_path: Path) -> None:
+    config = replace(small("rtl", steps=1), world_size=4)
+    summary = run(config, tmp_path / "run").summary
+    assert summary.hardware
+    encode, decode = summary.hardware["encode"], summary.hardware["decode"]
+    assert summary.totals["forwarded_packets"] > 0
+    assert decode["packets"] == summary.totals["packets"]
+    assert encode["packets"] == decode["packets"] - summary.totals["forwarded_packets"]
 
 
 @pytest.mark.ranks
