@@ -16,6 +16,14 @@ class CaptureError(NicError, ValueError):
     """A capture of the emulated wire is damaged, or none of ours."""
 
 
+class NamespaceError(NicError, RuntimeError):
+    """Network namespaces, or what is to be in them, cannot be made here."""
+
+
+class CorruptWireFrame(NicError, ValueError):
+    """A frame that another card in the wire marked is damaged, or was never made by one."""
+
+
 class UnsupportedTorch(NicError, RuntimeError):
     """The installed torch is outside the range that the backend was written for."""
 

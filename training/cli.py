@@ -42,6 +42,7 @@ COMMANDS = {
     "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
     "run": ("training.cli", "Run", "run a program of yours over emulated network cards"),
+    "wire": ("nic_emul.cli", "Wire", "compress every frame between a host's interface and a wire"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "report": ("training.cli", "Report", "make tables and plots of run folders again"),
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
