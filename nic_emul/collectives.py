@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nic_emul import ring
+from nic_emul import hierarchy, ring
 from nic_emul.dtypes import describe
 from nic_emul.errors import UnsupportedOperation
 from nic_emul.message import Traffic
@@ -37,6 +37,7 @@ class Collectives:
         self._transport = transport
         self._rank = transport.rank
         self._size = transport.size
+        self._grid = transport.grid()
         self._sequence = 0
 
     def all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
@@ -49,6 +50,8 @@ class Collectives:
             flat = flatten(tensor)
             if self._size == 1:
                 _reduce_alone(flat, reduce_op)
+            elif self._grid:
+                hierarchy.all_reduce(exchange, self._grid, flat, reduce_op)
             else:
                 ring.all_reduce(exchange, flat, reduce_op)
             put_back(tensor, flat)
@@ -99,6 +102,8 @@ class Collectives:
             if self._size == 1:
                 result.copy_(flat)
                 _reduce_alone(result, reduce_op)
+            elif self._grid:
+                hierarchy.reduce_scatter(exchange, self._grid, result, flat, reduce_op)
             else:
                 ring.reduce_scatter(exchange, result, flat, reduce_op)
             put_back(out, result)
@@ -117,7 +122,9 @@ class Collectives:
             # `data` may be this very part of `out`; then there is nothing to copy.
             if own.data_ptr() != data.data_ptr() or not data.is_contiguous():
                 own.copy_(flatten(data))
-            if self._size > 1:
+            if self._grid:
+                hierarchy.all_gather(exchange, self._grid, result)
+            elif self._size > 1:
                 ring.all_gather(exchange, result)
             put_back(out, result)
 

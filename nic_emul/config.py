@@ -7,12 +7,15 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 from codec.engine import ENGINE_NAMES
 from codec.packet import MTUS
 from nic_emul.errors import ConfigError
 from nic_emul.roles import Role
 
+Algorithm = Literal["ring", "hierarchical"]
+ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 LOOPBACK = "127.0.0.1"
 # What fits the field of a hello.
 RANKS_PER_NODE_MAX = 0xFFFF
@@ -38,6 +41,9 @@ class NicConfig:
             (`WIREZIP_RANKS_PER_NODE`); every rank is a node of its own if not set. torchrun's
             `LOCAL_WORLD_SIZE` is not asked: here it is the number of ranks on one machine, which is
             all of them where a machine plays a cluster, and then nothing would cross a NIC.
+        algorithm: how all-reduce, reduce-scatter and all-gather go (`WIREZIP_ALGORITHM`): in one
+            ring, or `hierarchical`, within nodes and between nodes, where the ranks of the group
+            fill two or more nodes with two or more each, as many on every node.
     """
 
     engine: str = "numba"
@@ -47,6 +53,7 @@ class NicConfig:
     pcap_dir: Path | None = None
     host: str | None = None
     ranks_per_node: int = 1
+    algorithm: str = "ring"
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINE_NAMES:
@@ -63,6 +70,11 @@ class NicConfig:
             raise ConfigError(
                 f"WIREZIP_RANKS_PER_NODE: expected 1 to {RANKS_PER_NODE_MAX}; "
                 f"found {self.ranks_per_node}"
+            )
+        if self.algorithm not in ALGORITHMS:
+            raise ConfigError(
+                f"WIREZIP_ALGORITHM: expected one of {', '.join(ALGORITHMS)}; "
+                f"found {self.algorithm!r}"
             )
 
     @classmethod
@@ -85,6 +97,7 @@ class NicConfig:
             pcap_dir=None if pcap is None else Path(pcap),
             host=found.get("WIREZIP_HOST"),
             ranks_per_node=_integer("WIREZIP_RANKS_PER_NODE", found, default.ranks_per_node),
+            algorithm=found.get("WIREZIP_ALGORITHM", default.algorithm).strip(),
         )
 
 

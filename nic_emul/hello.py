@@ -14,12 +14,13 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
+from nic_emul.config import ALGORITHMS
 from nic_emul.errors import AuthenticationError, PeerLost, ProtocolError
 from nic_emul.message import PROTOCOL_VERSION
 from nic_emul.sockets import receive_into, send_all
 
 _MAGIC = b"WZHI"
-_FIELDS = struct.Struct("<4sBBHIIH")
+_FIELDS = struct.Struct("<4sBBHIIHB")
 _MAC_BYTES = hashlib.sha256().digest_size
 HELLO_BYTES = _FIELDS.size + _MAC_BYTES
 SECRET_BYTES = 32
@@ -41,6 +42,7 @@ class Hello:
     channel: Channel
     mtu: int
     ranks_per_node: int = 1
+    algorithm: str = "ring"
 
     def pack(self, secret: bytes) -> bytes:
         """The hello as it travels, `HELLO_BYTES` long."""
@@ -52,6 +54,7 @@ class Hello:
             self.source,
             self.target,
             self.ranks_per_node,
+            ALGORITHMS.index(self.algorithm),
         )
         return fields + _mac(secret, b"hello", fields)
 
@@ -66,12 +69,13 @@ class Hello:
         fields, mac = data[: _FIELDS.size], data[_FIELDS.size :]
         if not hmac.compare_digest(mac, _mac(secret, b"hello", fields)):
             raise AuthenticationError("a connection did not present the job's secret")
-        magic, version, channel, mtu, source, target, ranks_per_node = _FIELDS.unpack(fields)
+        magic, version, channel, mtu, source, target, *settings = _FIELDS.unpack(fields)
         if magic != _MAGIC or version != PROTOCOL_VERSION:
             raise ProtocolError(
                 f"hello: expected protocol version {PROTOCOL_VERSION}; found {version}"
             )
-        return cls(source, target, Channel(channel), mtu, ranks_per_node)
+        ranks_per_node, algorithm = settings
+        return cls(source, target, Channel(channel), mtu, ranks_per_node, ALGORITHMS[algorithm])
 
 
 def greet(sock: socket.socket, hello: Hello, secret: bytes, peer: str) -> None:

@@ -9,7 +9,7 @@ zero. PREMUL_SUM multiplies by the caller's factor first. bool is a logical valu
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -71,6 +71,10 @@ class Reduction:
         if self.scale is None:
             return None
         return float(torch.tensor(float(self.scale), dtype=self.dtype))
+
+    def of_sums(self) -> "Reduction":
+        """The same for inputs that are results of this one, scaled but not finished."""
+        return replace(self, scale=None)
 
     def finish(self, result: torch.Tensor) -> None:
         """Apply the final division, in place."""

@@ -20,7 +20,8 @@ the packets in which it came: it is decoded here, and not coded again. Within a 
 packets; what leaves it is coded there for the first time.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -33,7 +34,6 @@ from nic_emul.schedule import (
     CHAIN,
     POINT_TO_POINT_SLICE_BYTES,
     RING,
-    Grain,
     Span,
     all_reduce_loops,
     cut,
@@ -53,31 +53,46 @@ def as_bytes(flat: torch.Tensor) -> U8:
 
 @dataclass
 class Exchange:
-    """One collective operation in progress on this rank: numbers its messages, awaits its sends."""
+    """One collective operation in progress on this rank: numbers its messages, awaits its sends.
+
+    Attributes:
+        members: ranks of the group that form the ring, in its order; None for all of them.
+    """
 
     transport: Transport
     traffic: Traffic
+    members: Sequence[int] | None = None
     _sent: dict[int, int] = field(default_factory=dict)
     _received: dict[int, int] = field(default_factory=dict)
     _tickets: dict[int, int] = field(default_factory=dict)
 
+    def over(self, members: Sequence[int]) -> "Exchange":
+        """The part of this operation that `members` of the group do, this rank among them."""
+        return replace(self, members=members)
+
     @property
     def rank(self) -> int:
-        return self.transport.rank
+        """The place of this rank in the ring."""
+        rank = self.transport.rank
+        return rank if self.members is None else self.members.index(rank)
 
     @property
     def size(self) -> int:
-        return self.transport.size
+        """The number of ranks in the ring."""
+        return self.transport.size if self.members is None else len(self.members)
 
     @property
     def following(self) -> int:
-        """The next rank of the ring."""
-        return (self.rank + 1) % self.size
+        """The next rank of the ring, as the group numbers it."""
+        return self._member((self.rank + 1) % self.size)
 
     @property
     def preceding(self) -> int:
-        """The previous rank of the ring."""
-        return (self.rank - 1) % self.size
+        """The previous rank of the ring, as the group numbers it."""
+        return self._member((self.rank - 1) % self.size)
+
+    def _member(self, place: int) -> int:
+        return place if self.members is None else self.members[place]
 
     def send(self, peer: int, flat: torch.Tensor, received: Received | None = None) -> int:
         """Queue `flat` for `peer`; it must not change until `sent` says so, or `finish` returns.
@@ -145,35 +160,46 @@ def reduce_scatter(
     exchange: Exchange, out: torch.Tensor, data: torch.Tensor, reduction: Reduction
 ) -> None:
     """Reduce `data`, `(n * out.numel(),)`, over the group; `out` gets this rank's part."""
-    rank, size, count = exchange.rank, exchange.size, out.numel()
-    slots = _Slots(exchange, data)
-    for start, stop in loops(count, RING, data.itemsize):
+    reduce_parts(exchange, out, list(data.view(exchange.size, out.numel())), reduction)
+    reduction.finish(out)
+
+
+def reduce_parts(
+    exchange: Exchange, out: torch.Tensor, parts: Sequence[torch.Tensor], reduction: Reduction
+) -> None:
+    """Reduce `parts`, one a rank of any size, all but finished; `out` gets part r on rank r."""
+    rank, size = exchange.rank, exchange.size
+    slots = _Slots(exchange, out)
+    for start, stop in loops(_longest(parts), RING, out.itemsize):
         for step in range(1, size + 1):
-            base = (rank - step) % size * count
-            for low, high in slices((start, stop), RING, data.itemsize):
-                local = data[base + low : base + high]
+            part = parts[(rank - step) % size]
+            for low, high in slices(_clip((start, stop), part), RING, out.itemsize):
+                local = part[low:high]
                 if step == 1:
                     _send_input(exchange, slots, local, reduction)
                     continue
-                # Through a slot also at the last hop: `out` may be a part of `data`.
+                # Through a slot also at the last hop: `out` may be one of `parts`.
                 slot = slots.take(high - low)
                 exchange.receive(exchange.preceding, slot)
                 _combine(slot, local, slot if step < size else out[low:high], reduction)
                 if step < size:
                     slots.send(slot)
-    reduction.finish(out)
     exchange.finish()
 
 
 def all_gather(exchange: Exchange, out: torch.Tensor) -> None:
     """Gather parts: rank r's part of `out`, `(n * part,)`, is in place and goes to all others."""
-    rank, size = exchange.rank, exchange.size
-    count = out.numel() // size
-    for start, stop in loops(count, RING, out.itemsize):
-        spans = [(part * count + start, part * count + stop) for part in range(size)]
-        for span in slices(spans[rank], RING, out.itemsize):
-            exchange.send(exchange.following, out[slice(*span)])
-        _pass_around(exchange, out, [spans[(rank - step) % size] for step in range(1, size)], RING)
+    gather_parts(exchange, list(out.view(exchange.size, out.numel() // exchange.size)))
+
+
+def gather_parts(exchange: Exchange, parts: Sequence[torch.Tensor]) -> None:
+    """Gather `parts`, one a rank of any size: part r is in place at rank r and goes to all."""
+    rank, size, itemsize = exchange.rank, exchange.size, parts[0].itemsize
+    for loop in loops(_longest(parts), RING, itemsize):
+        for low, high in slices(_clip(loop, parts[rank]), RING, itemsize):
+            exchange.send(exchange.following, parts[rank][low:high])
+        later = [parts[(rank - step) % size] for step in range(1, size)]
+        _pass_around(exchange, [part[slice(*_clip(loop, part))] for part in later])
     exchange.finish()
 
 
@@ -254,17 +280,26 @@ def _all_reduce_loop(
                 reduction.finish(local)
                 exchange.send(exchange.following, local)
     later = [chunks[(rank - step) % size] for step in range(1, size)]
-    _pass_around(exchange, flat, later, RING)
+    _pass_around(exchange, [flat[low:high] for low, high in later])
 
 
-def _pass_around(exchange: Exchange, flat: torch.Tensor, chunks: list[Span], grain: Grain) -> None:
+def _pass_around(exchange: Exchange, chunks: list[torch.Tensor]) -> None:
     """Receive `chunks` in their order, and pass on each but the last."""
-    for chunk in chunks:
-        for low, high in slices(chunk, grain, flat.itemsize):
-            keep = chunk is not chunks[-1]
-            received = exchange.receive(exchange.preceding, flat[low:high], keep=keep)
+    for number, chunk in enumerate(chunks, 1):
+        keep = number < len(chunks)
+        for low, high in slices((0, chunk.numel()), RING, chunk.itemsize):
+            received = exchange.receive(exchange.preceding, chunk[low:high], keep=keep)
             if keep:
-                exchange.send(exchange.following, flat[low:high], received)
+                exchange.send(exchange.following, chunk[low:high], received)
+
+
+def _longest(parts: Sequence[torch.Tensor]) -> int:
+    return max(part.numel() for part in parts)
+
+
+def _clip(span: Span, part: torch.Tensor) -> Span:
+    """What `part` has of `span`, in elements of it."""
+    return min(span[0], part.numel()), min(span[1], part.numel())
 
 
 def _send_input(

@@ -67,15 +67,16 @@ def loops(count: int, grain: Grain, itemsize: int) -> list[Span]:
 def all_reduce_loops(count: int, size: int, itemsize: int) -> Iterator[list[Span]]:
     """The chunks of each loop of an all-reduce of `count` elements, one per rank, some empty."""
     chunk = RING.chunk_elements(itemsize)
-    align = max(_ALIGN_BYTES // itemsize, 1)
     for base in range(0, count, size * chunk):
-        left = count - base
-        if left < size * chunk:
-            chunk = align * _ceil_div(_ceil_div(left, size), align)
-        yield [
-            (base + min(rank * chunk, left), base + min((rank + 1) * chunk, left))
-            for rank in range(size)
-        ]
+        left = min(count - base, size * chunk)
+        yield [(base + low, base + high) for low, high in shards(left, size, itemsize)]
+
+
+def shards(count: int, size: int, itemsize: int) -> list[Span]:
+    """Cut `count` elements into one shard a rank, as even as multiples of 16 bytes can be."""
+    align = max(_ALIGN_BYTES // itemsize, 1)
+    shard = align * _ceil_div(_ceil_div(count, size), align)
+    return [(min(rank * shard, count), min((rank + 1) * shard, count)) for rank in range(size)]
 
 
 def _ceil_div(value: int, by: int) -> int:

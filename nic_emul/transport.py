@@ -28,6 +28,7 @@ from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
 from nic_emul.nic import Nic
 from nic_emul.sockets import close_abruptly, set_blocking
+from nic_emul.topology import Grid
 
 _CLOSE_S = 10.0
 # What the slowest engine may take to compile itself on a loaded machine, with ranks in a queue.
@@ -168,6 +169,12 @@ class Transport:
         """What to call `peer` in messages: its rank in the job."""
         return f"rank {self._job_ranks[peer]}"
 
+    def grid(self) -> Grid | None:
+        """The group's ranks by node, where collectives go in two levels; None where in a ring."""
+        if self.nic.config.algorithm == "ring":
+            return None
+        return self.nic.topology.grid(self._job_ranks)
+
     def shares_node(self, peer: int) -> bool:
         """Whether `peer` is on the node of this rank."""
         return self.nic.topology.share_node(self._job_ranks[self.rank], self._job_ranks[peer])
@@ -223,6 +230,7 @@ class Transport:
         for name, ours, theirs in (
             ("WIREZIP_MTU", config.mtu, hello.mtu),
             ("WIREZIP_RANKS_PER_NODE", config.ranks_per_node, hello.ranks_per_node),
+            ("WIREZIP_ALGORITHM", config.algorithm, hello.algorithm),
         ):
             if ours != theirs:
                 sock.close()
@@ -294,7 +302,7 @@ class Transport:
             raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
         set_blocking(sock, self.timeout_s)
         config = self.nic.config
-        hello = Hello(self.rank, peer, channel, config.mtu, config.ranks_per_node)
+        hello = Hello(self.rank, peer, channel, config.mtu, config.ranks_per_node, config.algorithm)
         greet(sock, hello, self._secret, self.name_of(peer))
 
     def _add(self, key: Key, sock: socket.socket) -> SendLink:

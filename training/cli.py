@@ -23,7 +23,7 @@ from codec.engine import EngineName
 from codec.errors import WirezipError
 from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json
 from training import config
-from training.config import RunConfig, StrategyName
+from training.config import Algorithm, RunConfig, StrategyName
 from training.errors import ConfigError, DataError, RecordError, TrainingError
 
 if TYPE_CHECKING:
@@ -154,6 +154,8 @@ class Train:
     ranks_per_node: int | None = None
     """Ranks that share a node, and so reach each other without a network card, instead of the
     preset's."""
+    algorithm: Algorithm | None = None
+    """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -209,6 +211,8 @@ class Compare:
     ranks_per_node: int | None = None
     """Ranks that share a node, and so reach each other without a network card, instead of the
     preset's."""
+    algorithm: Algorithm | None = None
+    """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -282,6 +286,8 @@ class Run:
     """Bytes of a block, and of the payload of a full packet."""
     ranks_per_node: int = 1
     """Ranks that share a node, and so reach each other without a network card."""
+    algorithm: Algorithm = "ring"
+    """Collectives in one ring, or within nodes and then between them."""
     intra_gb_per_s: float = config.INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, for the time that is
     modelled; by default NVLink 4."""
@@ -303,6 +309,7 @@ class Run:
             mtu=self.mtu,
             pcap=self.pcap,
             ranks_per_node=self.ranks_per_node,
+            algorithm=self.algorithm,
             intra_gb_per_s=self.intra_gb_per_s,
         )
         console = console_beside(self.json)
@@ -378,6 +385,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         clock_mhz=command.clock_mhz,
         world_size=command.world_size,
         ranks_per_node=command.ranks_per_node,
+        algorithm=command.algorithm,
         steps=command.steps,
         seed=command.seed,
         dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),

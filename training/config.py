@@ -19,6 +19,8 @@ from training.errors import ConfigError
 StrategyName = Literal["zero1", "zero2", "zero3"]
 ReduceDtype = Literal["bf16", "fp32"]
 Activation = Literal["gelu", "relu"]
+# `nic_emul.config.Algorithm`; the launcher loads nothing of the NIC's.
+Algorithm = Literal["ring", "hierarchical"]
 
 BYTE_VALUES = 256
 # Tokens are kept in 16 bits.
@@ -101,6 +103,8 @@ class NetworkConfig:
     """Clock of an engine that is simulated hardware, for the time that is modelled."""
     ranks_per_node: int = 1
     """Ranks that share a node, and so reach each other without a NIC; divides the world size."""
+    algorithm: Algorithm = "ring"
+    """How collectives go: in one ring, or within nodes and then between them."""
     intra_gb_per_s: float = INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, in 10^9 bytes a second, for
     the time that is modelled."""
@@ -167,6 +171,7 @@ def override(
     dump_tensors: tuple[int, ...] | None = None,
     clock_mhz: float | None = None,
     ranks_per_node: int | None = None,
+    algorithm: Algorithm | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
@@ -185,6 +190,7 @@ def override(
         "engine": engine,
         "clock_mhz": clock_mhz,
         "ranks_per_node": ranks_per_node,
+        "algorithm": algorithm,
     }
     network = {key: value for key, value in network.items() if value is not None}
     given["network"] = dataclasses.replace(config.network, **network)

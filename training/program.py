@@ -24,7 +24,7 @@ from typing import Any
 
 from codec.engine import EngineName
 from training.capture import capturing
-from training.config import INTRA_GB_PER_S
+from training.config import INTRA_GB_PER_S, Algorithm
 from training.errors import ConfigError, RunError
 from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
 from training.records import IntraNode, Totals, TrafficRow, add_up, intra_node
@@ -49,6 +49,7 @@ class ProgramConfig:
         mtu: bytes of a block and of the payload of a full packet.
         pcap: where to write the frames of the emulated wire, None for nowhere.
         ranks_per_node: ranks that share a node, and so reach each other without a NIC.
+        algorithm: how collectives go, in one ring or within nodes and then between them.
         intra_gb_per_s: speed of their way to each other, each direction, for modelled time.
     """
 
@@ -58,6 +59,7 @@ class ProgramConfig:
     mtu: int
     pcap: Path | None = None
     ranks_per_node: int = 1
+    algorithm: Algorithm = "ring"
     intra_gb_per_s: float = INTRA_GB_PER_S
 
     def __post_init__(self) -> None:
@@ -144,6 +146,7 @@ def _nic_variables(config: ProgramConfig, counters: Path) -> dict[str, str]:
         "WIREZIP_MTU": str(config.mtu),
         "WIREZIP_COUNTERS": str(counters),
         "WIREZIP_RANKS_PER_NODE": str(config.ranks_per_node),
+        "WIREZIP_ALGORITHM": config.algorithm,
         "WIREZIP_TIMEOUT_S": os.environ.get("WIREZIP_TIMEOUT_S", str(TIMEOUT_SECONDS)),
         # torch must load the entry point, or the program talks to the backend that it asks for.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",

@@ -70,6 +70,7 @@ def main() -> int:
         _configure_nic("WIREZIP_ENGINE", run.network.engine)
         _configure_nic("WIREZIP_MTU", str(run.network.mtu))
         _configure_nic("WIREZIP_RANKS_PER_NODE", str(run.network.ranks_per_node))
+        _configure_nic("WIREZIP_ALGORITHM", run.network.algorithm)
 
         from training.rank import train_rank
 

@@ -294,15 +294,11 @@ def overheard_hello() -> bool:
     return bool(tensor[0] == dist.get_world_size())
 
 
-def init_with_own_mtu(rank: int, size: int, store: dist.Store) -> None:
-    os.environ["WIREZIP_MTU"] = "1024" if rank == CULPRIT else "4096"
-    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
-    dist.barrier()
-    time.sleep(FOREVER_S)
-
-
-def init_with_own_nodes(rank: int, size: int, store: dist.Store) -> None:
-    os.environ["WIREZIP_RANKS_PER_NODE"] = "2" if rank == CULPRIT else "1"
+def init_with_own(
+    rank: int, size: int, store: dist.Store, variable: str, own: str, others: str
+) -> None:
+    """Have the culprit set a variable to something else than the other ranks do."""
+    os.environ[variable] = own if rank == CULPRIT else others
     dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
     dist.barrier()
     time.sleep(FOREVER_S)

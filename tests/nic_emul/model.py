@@ -97,6 +97,37 @@ def all_reduce_messages(count: int, ranks: int, itemsize: int, rank: int) -> lis
     return sizes
 
 
+def shard_owner(count: int, ranks: int, itemsize: int) -> torch.Tensor:
+    """The local rank that each element of a two-level all-reduce is for, int64 `(count,)`."""
+    step = max(16 // itemsize, 1)
+    shard = math.ceil(math.ceil(count / ranks) / step) * step
+    return torch.arange(count) // max(shard, 1)
+
+
+def two_level_all_reduce(
+    inputs: list[torch.Tensor], grid: list[list[int]], combine: Combine
+) -> torch.Tensor:
+    """The result of an all-reduce within the rows of `grid`, and then between them."""
+    local_ranks = len(grid[0])
+    owner = shard_owner(inputs[0].numel(), local_ranks, inputs[0].itemsize)
+    result = inputs[0].clone()
+    for local in range(local_ranks):
+        mine = owner == local
+        sums = [fold([inputs[rank][mine] for rank in row], local, combine) for row in grid]
+        result[mine] = all_reduce(sums, combine)
+    return result
+
+
+def two_level_fold(
+    inputs: list[torch.Tensor], grid: list[list[int]], rank: int, combine: Combine
+) -> torch.Tensor:
+    """Part `rank` of a reduce-scatter in two levels, of every rank's share of that part."""
+    (node,) = (number for number, row in enumerate(grid) if rank in row)
+    local = grid[node].index(rank)
+    sums = [fold([inputs[member] for member in row], local, combine) for row in grid]
+    return fold(sums, node, combine)
+
+
 def uncoded_totals(messages: list[int], mtu: int) -> dict[str, int]:
     """The four totals and the message count of messages that travel raw."""
     packets = [math.ceil(size / mtu) for size in messages]

@@ -142,9 +142,17 @@ def test_overheard_hello_changes_nothing() -> None:
     assert run_ranks(faults.overheard_hello, SIZE) == [True] * SIZE
 
 
-def test_ranks_with_different_mtu() -> None:
-    outcomes = start_ranks(faults.init_with_own_mtu, SIZE, join=False)
-    expect_failure(outcomes, "WIREZIP_MTU")
+@pytest.mark.parametrize(
+    ("variable", "own", "others"),
+    [
+        ("WIREZIP_MTU", "1024", "4096"),
+        ("WIREZIP_RANKS_PER_NODE", "2", "1"),
+        ("WIREZIP_ALGORITHM", "hierarchical", "ring"),
+    ],
+)
+def test_ranks_with_different_settings(variable: str, own: str, others: str) -> None:
+    outcomes = start_ranks(faults.init_with_own, SIZE, variable, own, others, join=False)
+    expect_failure(outcomes, variable)
 
 
 def test_rank_that_never_comes() -> None:

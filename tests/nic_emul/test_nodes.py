@@ -16,10 +16,9 @@ from nic_emul.errors import CollectiveMismatch, ProtocolError
 from nic_emul.links import RecvLink, SendLink
 from nic_emul.message import HEADER_BYTES, Header, Kind
 from nic_emul.topology import Topology
-from tests.nic_emul import checks, faults
-from tests.nic_emul.ranks import ENGINES, run_ranks, start_ranks
+from tests.nic_emul import checks
+from tests.nic_emul.ranks import ENGINES, run_ranks
 from tests.nic_emul.test_collectives import check_conservation
-from tests.nic_emul.test_failures import expect_failure
 from tests.nic_emul.test_message import TRAFFIC, message_bytes, pair, receiver, some_data
 from tests.tools import require_module
 
@@ -113,12 +112,6 @@ def test_captures_have_no_frame_of_a_node(tmp_path: Path) -> None:
         assert source // 2 != target // 2
     data = [raw for raw in frames if raw[42] != 0x11]
     assert len(data) == sum(row.packets for rows in ranks for row in rows)
-
-
-@pytest.mark.ranks
-def test_ranks_that_disagree_about_nodes() -> None:
-    outcomes = start_ranks(faults.init_with_own_nodes, 3, join=False)
-    expect_failure(outcomes, "WIREZIP_RANKS_PER_NODE")
 
 
 def test_message_within_a_node_is_header_and_data(

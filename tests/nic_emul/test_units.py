@@ -44,6 +44,7 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_PCAP": "other/folder",
             "WIREZIP_HOST": "10.0.0.7",
             "WIREZIP_RANKS_PER_NODE": "8",
+            "WIREZIP_ALGORITHM": "hierarchical",
             "LOCAL_WORLD_SIZE": "4",
             "PATH": "/bin",
         }
@@ -56,6 +57,7 @@ def test_configuration_from_environment() -> None:
         pcap_dir=Path("other/folder"),
         host="10.0.0.7",
         ranks_per_node=8,
+        algorithm="hierarchical",
     )
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096
 
@@ -76,6 +78,7 @@ def test_configuration_from_environment() -> None:
         ("WIREZIP_RANKS_PER_NODE", "0"),
         ("WIREZIP_RANKS_PER_NODE", "65536"),
         ("WIREZIP_RANKS_PER_NODE", "two"),
+        ("WIREZIP_ALGORITHM", "tree"),
     ],
 )
 def test_nonsense_in_the_environment_is_named(name: str, value: str) -> None:

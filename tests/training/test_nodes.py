@@ -61,6 +61,20 @@ def test_savings_are_of_the_wire_between_nodes(comparison: Comparison) -> None:
     assert comparison.on.steps[0].rank0["intra_bytes"] > 0
 
 
+@pytest.mark.full
+@pytest.mark.ranks
+@pytest.mark.parametrize("strategy", ["zero1", "zero3"])
+def test_two_levels(strategy: str, tmp_path: Path) -> None:
+    config = tiny(strategy, 4, engine="numba", steps=STEPS)
+    config = override(config, ranks_per_node=2, algorithm="hierarchical")
+    comparison = compare(config, tmp_path, on_step=lambda engine, record: None)
+    assert comparison.difference is None
+    gathered = comparison.off.summary.by_collective["all_gather"]
+    # Of four parts, two nodes of two ranks have 4 (N - 1) cross, and 4 (R - 1) N stay.
+    assert gathered["intra_bytes"] == 2 * gathered["logical_bytes"] > 0
+    assert comparison.saved_percent > 20
+
+
 def test_summary_of_what_stayed_inside() -> None:
     assert intra_node([5, 6], ranks_per_node=1, gb_per_s=450.0) is None
     found = intra_node([3, 9, 0, 1], ranks_per_node=2, gb_per_s=2.0)
