@@ -23,7 +23,7 @@ from codec.engine import EngineName
 from codec.errors import WirezipError
 from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json
 from training import config
-from training.config import Algorithm, RunConfig, StrategyName
+from training.config import Algorithm, RunConfig
 from training.errors import ConfigError, DataError, RecordError, TrainingError
 
 if TYPE_CHECKING:
@@ -143,8 +143,9 @@ class Train:
 
     preset: Positional[str]
     """Name of a preset, or path of a TOML file."""
-    strategy: StrategyName | None = None
-    """Instead of the preset's."""
+    strategy: str | None = None
+    """Instead of the preset's: ddp, zero1, zero2, zero3, hsdp, mics, hpz, maz3, or spelled, such as
+    p=1x1,g=2x1,os=2x2 (ranks in a node x nodes for parameters, gradients, optimizer states)."""
     engine: EngineName | None = None
     """Instead of the preset's; `null` switches compression off, `rtl` simulates the hardware."""
     clock_mhz: float | None = None
@@ -200,8 +201,9 @@ class Compare:
 
     preset: Positional[str]
     """Name of a preset, or path of a TOML file."""
-    strategy: StrategyName | None = None
-    """Instead of the preset's."""
+    strategy: str | None = None
+    """Instead of the preset's: ddp, zero1, zero2, zero3, hsdp, mics, hpz, maz3, or spelled, such as
+    p=1x1,g=2x1,os=2x2 (ranks in a node x nodes for parameters, gradients, optimizer states)."""
     engine: EngineName | None = None
     """What to compare `null` with, instead of the preset's."""
     clock_mhz: float | None = None

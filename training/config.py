@@ -14,9 +14,10 @@ from typing import Any, Literal, TypeVar
 
 from codec.engine import EngineName
 from codec.packet import MTUS
-from training.errors import ConfigError
+from training.errors import ConfigError, StrategyError
+from training.mesh import Cluster
+from training.strategy import Strategy, parse_strategy
 
-StrategyName = Literal["zero1", "zero2", "zero3"]
 ReduceDtype = Literal["bf16", "fp32"]
 Activation = Literal["gelu", "relu"]
 # `nic_emul.config.Algorithm`; the launcher loads nothing of the NIC's.
@@ -116,14 +117,16 @@ class RunConfig:
 
     name: str
     """Name of the preset."""
-    strategy: StrategyName = "zero2"
-    """What is sharded: see `training/strategy.py`."""
+    strategy: str = "zero2"
+    """What is sharded, by name or spelled: see `training/strategy.py`."""
     world_size: int = 4
     """Ranks. `torchrun` decides it instead where it starts the ranks."""
     steps: int = 100
     """Optimizer steps."""
     seed: int = 1
     """Seed of the initial parameters and of the batches."""
+    prefetch: bool = False
+    """Gather the parameters of the next unit while one computes; holds one more unit."""
     dump_tensors: tuple[int, ...] = ()
     """Steps, from 0, whose tensors are written to `tensors/` in the run folder; one rank only."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -163,7 +166,7 @@ def load(preset: str) -> RunConfig:
 def override(
     config: RunConfig,
     *,
-    strategy: StrategyName | None = None,
+    strategy: str | None = None,
     engine: EngineName | None = None,
     steps: int | None = None,
     world_size: int | None = None,
@@ -297,7 +300,21 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
     expect(network.ranks_per_node >= 1 and config.world_size % network.ranks_per_node == 0,
            "network.ranks_per_node", f"at least 1 and a divisor of the {config.world_size} ranks",
            network.ranks_per_node)  # fmt: skip
+    try:
+        strategy_of(config)
+    except StrategyError as error:
+        raise StrategyError(f"{source}: strategy: {error}") from None
     return config
+
+
+def strategy_of(config: RunConfig) -> Strategy:
+    """The strategy of a run on its cluster.
+
+    Raises:
+        StrategyError: there is no such strategy, or it is impossible there.
+    """
+    cluster = Cluster.of(config.world_size, config.network.ranks_per_node)
+    return parse_strategy(config.strategy, cluster)
 
 
 def to_toml(config: RunConfig) -> str:
@@ -317,6 +334,8 @@ def to_toml(config: RunConfig) -> str:
 
 
 def _toml(value: str | int | float | tuple[int, ...]) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, str):

@@ -24,3 +24,7 @@ class DivergenceError(TrainingError, ArithmeticError):
 
 class RecordError(TrainingError, ValueError):
     """A run folder is missing, incomplete or not one of ours."""
+
+
+class StrategyError(ConfigError):
+    """No such strategy, or one that is impossible on the cluster."""

@@ -3,12 +3,16 @@
 
 Forward and backward walk the chain of units. Each unit's graph is its own: its input is detached,
 and the gradient that arrives there seeds the backward of the unit before. So gathering, reducing
-and freeing are plain calls between units instead of hooks. Nothing overlaps; a step's time is
-that of its computation plus that of its collectives.
+and freeing are plain calls between units instead of hooks. With `prefetch`, the parameters of the
+next unit are gathered while one computes; nothing else overlaps.
 
 On bits: a step is a function of the seed, the world size and the order in which the collectives
 sum. Every rank scales its loss by 1 / world size before the backward (exact for powers of two,
-short of underflow), and gradients are summed.
+short of underflow), and gradients are summed. Two ranks sum the same in either order. With more,
+strategies whose gradients take the same rings agree, as zero2, zero3 and hpz do; others, up to the
+rounding of sums. All-reduce and reduce-scatter of a ring sum alike as long as a unit fits into one
+round (2 MiB a rank, as in NCCL). The gradient's norm is summed in n parts on n ranks, in one order
+for all strategies.
 """
 
 import hashlib
@@ -21,14 +25,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from training.config import RunConfig
+from training.config import RunConfig, strategy_of
 from training.dump import ActivationRecorder, write_dump
 from training.errors import DivergenceError
+from training.mesh import Group
 from training.model import build_units, loss_of
 from training.network import Network
 from training.optimizer import clip_factor, learning_rate
 from training.sharding import ShardedUnit
-from training.strategy import STRATEGIES
 
 
 @dataclass(frozen=True)
@@ -70,7 +74,7 @@ class ShardedTrainer:
     def __init__(self, config: RunConfig, network: Network) -> None:
         self._config = config
         self._network = network
-        self.strategy = STRATEGIES[config.strategy]
+        self.strategy = strategy_of(config)
         # One unit at a time: a unit is whole in FP32 only until it is sharded.
         self.units = [
             ShardedUnit(
@@ -114,8 +118,6 @@ class ShardedTrainer:
         scale = clip_factor(grad_norm, clip_norm=optimizer.clip_norm)
         for unit in self.units:
             unit.update(step=index, lr=lr, scale=scale, config=optimizer)
-            if not self.strategy.shards_parameters:
-                unit.gather()
         return StepResult(loss, grad_norm, lr)
 
     def _forward_backward(
@@ -124,9 +126,9 @@ class ShardedTrainer:
         """Run all units forth and back; their gradients are reduced when it returns."""
         graphs: list[tuple[ShardedUnit, Tensor, Tensor]] = []
         x = tokens
-        for unit in self.units:
-            if self.strategy.shards_parameters:
-                unit.gather()
+        for position, unit in enumerate(self.units):
+            unit.gather()
+            self._prefetch(position + 1)
             x = x.detach().requires_grad_(x.is_floating_point())
             with recorder.watching(unit) if recorder else nullcontext():
                 y = unit.forward(x)
@@ -135,30 +137,39 @@ class ShardedTrainer:
                 recorder.keep("residual", unit.name, y)
             graphs.append((unit, x, y))
             x = y
-            if self.strategy.shards_parameters:
-                unit.release()
+            unit.release_after_forward()
 
         loss = loss_of(x, targets)
         (gradient,) = torch.autograd.grad(loss / self._network.world_size, x)
         while graphs:
             unit, x, y = graphs.pop()
-            if self.strategy.shards_parameters:
-                unit.gather()
+            unit.gather(backward=True)
+            self._prefetch(len(graphs) - 1, backward=True)
             torch.autograd.backward(_Seed.apply(y, gradient))  # type: ignore[no-untyped-call]
+            unit.release()
             unit.reduce_gradients()
-            if self.strategy.shards_parameters:
-                unit.release()
             if x.grad is not None:
                 gradient = x.grad
         return loss.detach()
 
+    def _prefetch(self, position: int, *, backward: bool = False) -> None:
+        """Begin to gather the unit that comes next, if there is one."""
+        if self._config.prefetch and 0 <= position < len(self.units):
+            self.units[position].start_gather(backward=backward)
+
     def _statistics(self, index: int, loss: Tensor) -> tuple[float, float]:
-        """Mean loss and global gradient norm over ranks, in one all-reduce of two scalars."""
-        shards = (unit.gradient_shard().float() for unit in self.units)
-        squares = torch.stack([torch.dot(shard, shard) for shard in shards]).sum()
-        both = torch.stack([loss / self._network.world_size, squares])
-        self._network.all_reduce_scalars(both)
-        mean_loss, norm = both[0].item(), both[1].sqrt().item()
+        """Mean loss and global gradient norm over ranks, in one all-reduce of n + 1 scalars."""
+        strategy, network = self.strategy, self._network
+        # The parts of other ranks stay zero, which changes no bit of theirs when it is added.
+        scalars = torch.zeros(1 + network.world_size)
+        scalars[0] = loss / network.world_size
+        if strategy.is_first_replica(network.rank):
+            parts = zip(*(unit.gradient_squares() for unit in self.units), strict=True)
+            mine = torch.stack([torch.stack(part).sum() for part in parts])
+            start = 1 + strategy.optimizer_part(network.rank) * mine.numel()
+            scalars[start : start + mine.numel()] = mine
+        network.all_reduce_scalars(scalars)
+        mean_loss, norm = scalars[0].item(), scalars[1:].sum().sqrt().item()
         if not (math.isfinite(mean_loss) and math.isfinite(norm)):
             raise DivergenceError(
                 f"step {index}: expected a finite loss and gradient norm; "
@@ -170,7 +181,7 @@ class ShardedTrainer:
         """SHA-256 over every unit's FP32 master and BF16 parameters, unpadded, in model order.
 
         It depends neither on strategy nor on world size. Its own traffic is of role optimizer
-        state and, where parameters are sharded, parameter: count before calling.
+        state and, where parameters are gathered, parameter: count before calling.
 
         Raises:
             DivergenceError: ranks hold different parameters.
@@ -180,7 +191,7 @@ class ShardedTrainer:
             unit.hash_into(digest)
         mine = torch.frombuffer(bytearray(digest.digest()), dtype=torch.uint8)
         everyones = mine.new_empty(self._network.world_size * mine.numel())
-        self._network.all_gather_state(everyones, mine)
+        self._network.all_gather_state(everyones, mine, Group(1, self._network.world_size))
         for rank, other in enumerate(everyones.view(self._network.world_size, -1)):
             if not torch.equal(mine, other):
                 raise DivergenceError(

@@ -15,7 +15,7 @@ import torch.distributed as dist
 import nic_emul
 from codec.engine import DirectionCounters, EngineCounters
 from nic_emul.counters import CounterRow
-from training.config import RunConfig
+from training.config import RunConfig, strategy_of
 from training.data import Batches, Corpus, load_corpus
 from training.errors import DataError
 from training.loop import ShardedTrainer
@@ -48,7 +48,7 @@ def train_rank(config: RunConfig, folder: Path | None) -> None:
     # Makes the NIC, which may have to compile its codec; no peer waits for this rank yet.
     nic_emul.local_nic()
     _join()
-    network = Network.over_nics()
+    network = Network.over_nics(strategy_of(config))
     recorder = None
     if network.rank == 0:
         folder = folder or timestamped(f"{config.name}-{config.network.engine}")

@@ -22,7 +22,6 @@ import tyro
 from codec.engine import EngineName
 from codec.errors import WirezipError
 from training import config
-from training.config import StrategyName
 from training.errors import ConfigError, TrainingError
 
 
@@ -32,8 +31,9 @@ class Arguments:
 
     preset: str
     """Name of a preset, or path of a TOML file."""
-    strategy: StrategyName | None = None
-    """Instead of the preset's."""
+    strategy: str | None = None
+    """Instead of the preset's: ddp, zero1, zero2, zero3, hsdp, mics, hpz, maz3, or spelled, such as
+    p=1x1,g=2x1,os=2x2 (ranks in a node x nodes for parameters, gradients, optimizer states)."""
     engine: EngineName | None = None
     """Instead of the preset's."""
     steps: int | None = None

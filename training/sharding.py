@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A unit's parameters as one flat buffer, cut into one shard per rank.
+"""A unit's parameters as one flat buffer, cut into shards.
 
 A unit (embedding, block, head) is what a strategy gathers, reduces and frees at a time. Its
 parameters are views of one flat BF16 buffer: matrices first, then gains and biases, so that
-weight decay covers a prefix; then padding, so that all shards have the same length.
+weight decay covers a prefix; then padding, so that all shards have the same length. The padding is
+that of one shard a rank, however few a strategy makes: so every strategy cuts the buffer evenly.
 """
 
 import hashlib
@@ -14,8 +15,10 @@ from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import Work
 
 from training.config import OptimizerConfig, ReduceDtype
+from training.mesh import Group
 from training.network import Network
 from training.optimizer import AdamState, adamw_step
 from training.strategy import Strategy
@@ -26,11 +29,11 @@ ALIGN_ELEMENTS = 8
 
 @dataclass(frozen=True)
 class Layout:
-    """Where each tensor of a unit lies in its flat buffer, and where the buffer is cut.
+    """Where each tensor of a unit lies in its flat buffer, and where the buffer may be cut.
 
     Attributes:
         shapes: shapes of the tensors, in the order in which they lie.
-        world_size: number of shards.
+        world_size: into how many shards the buffer can be cut, and into any divisor of that.
         decayed: elements before the first gain or bias.
     """
 
@@ -50,14 +53,13 @@ class Layout:
         return sum(shape.numel() for shape in self.shapes)
 
     @property
-    def shard_numel(self) -> int:
-        """Elements of one shard, the padding of the last included."""
-        return math.ceil(self.numel / self.world_size / ALIGN_ELEMENTS) * ALIGN_ELEMENTS
-
-    @property
     def padded(self) -> int:
         """Elements of the flat buffer."""
-        return self.shard_numel * self.world_size
+        return (
+            self.world_size
+            * ALIGN_ELEMENTS
+            * math.ceil(self.numel / self.world_size / ALIGN_ELEMENTS)
+        )
 
     def views(self, flat: Tensor) -> list[Tensor]:
         """The tensors, as views of `flat` `(padded,)`."""
@@ -72,13 +74,15 @@ class Layout:
             view.copy_(tensor)
         return flat
 
-    def shard(self, flat: Tensor, rank: int) -> Tensor:
-        """The part of `flat` that belongs to `rank`, a view `(shard_numel,)`."""
-        return flat[rank * self.shard_numel : (rank + 1) * self.shard_numel]
+    def part(self, flat: Tensor, index: int, parts: int) -> Tensor:
+        """Part `index` of `flat`, the buffer or a part of it, cut into `parts`: a view."""
+        size = flat.numel() // parts
+        return flat[index * size : (index + 1) * size]
 
-    def decayed_in_shard(self, rank: int) -> int:
-        """How many elements at the start of a rank's shard take weight decay."""
-        return min(max(self.decayed - rank * self.shard_numel, 0), self.shard_numel)
+    def decayed_in_part(self, index: int, parts: int) -> int:
+        """How many elements at the start of a part of the buffer take weight decay."""
+        size = self.padded // parts
+        return min(max(self.decayed - index * size, 0), size)
 
 
 class _Place(NamedTuple):
@@ -90,7 +94,11 @@ class _Place(NamedTuple):
 
 
 class ShardedUnit:
-    """One unit on one rank: its module, its optimizer shard, and the moves between them.
+    """One unit on one rank: its module, what the rank keeps of it, and the moves between these.
+
+    Between its uses, a rank keeps a BF16 shard of the parameters and an FP32 shard of the optimizer
+    states, and from the forward to the backward perhaps another BF16 shard. Where every rank keeps
+    all parameters, the shard is what the module runs on, and nothing is gathered or released.
 
     Attributes:
         name: of the unit.
@@ -121,25 +129,59 @@ class ShardedUnit:
         self.parameter_names = tuple(name for name, _ in named)
         self._parameters = [parameter for _, parameter in named]
         self._gradient: Tensor | None = None
+        self._secondary: Tensor | None = None
+        self._incoming: tuple[Tensor, Work | None] | None = None
         self.layout = Layout.of(self._parameters, world_size=network.world_size)
 
         full = self.layout.pack((p.detach() for p in self._parameters), dtype=torch.float32)
+        index, parts = strategy.optimizer_part(network.rank), strategy.optimizer.size
         self.state = AdamState.of(
-            self.layout.shard(full, network.rank).clone(),
-            decayed=self.layout.decayed_in_shard(network.rank),
+            self.layout.part(full, index, parts).clone(),
+            decayed=self.layout.decayed_in_part(index, parts),
         )
-        self._hold(full.to(torch.bfloat16))
-        if strategy.shards_parameters:
+        flat = full.to(torch.bfloat16)
+        self._hold(flat)
+        if strategy.is_resident:
+            self._shard = flat
+        else:
+            index, parts = strategy.parameter_part(network.rank), strategy.parameters.size
+            self._shard = self.layout.part(flat, index, parts).clone()
             self.release()
 
-    def gather(self) -> None:
-        """Give the module its parameters: the BF16 cast of every rank's master shard."""
-        if not self.flat.numel():
-            self._hold(torch.empty(self.layout.padded, dtype=torch.bfloat16))
-        self._network.all_gather(self.flat, self.state.master.to(torch.bfloat16))
+    def start_gather(self, *, backward: bool = False) -> None:
+        """Begin what `gather` does, and return while it goes on."""
+        if self.flat.numel() or self._incoming:
+            return
+        flat = torch.empty(self.layout.padded, dtype=torch.bfloat16)
+        shard, group = self._shard, self._strategy.forward_group
+        if backward and self._secondary is not None:
+            shard, group = self._secondary, self._strategy.backward_group
+        self._incoming = flat, self._network.start_all_gather(flat, shard, group)
+
+    def gather(self, *, backward: bool = False) -> None:
+        """Give the module its parameters, for the forward or for the backward."""
+        self.start_gather(backward=backward)
+        if self._incoming is None:
+            return
+        flat, work = self._incoming
+        self._incoming = None
+        self._network.wait_for(work)
+        self._hold(flat)
+
+    def release_after_forward(self) -> None:
+        """Keep of the parameters what the backward gathers from, and give the rest back."""
+        strategy = self._strategy
+        if strategy.has_secondary:
+            if strategy.backward.size == 1:
+                return
+            index = strategy.backward_group.index(self._network.rank)
+            self._secondary = self.layout.part(self.flat, index, strategy.backward.size).clone()
+        self.release()
 
     def release(self) -> None:
-        """Give the memory of the parameters back until they are gathered again."""
+        """Give the memory of all gathered parameters back."""
+        if self._strategy.is_resident:
+            return
         self.flat = torch.empty(0, dtype=torch.bfloat16)
         for parameter in self._parameters:
             parameter.data = self.flat
@@ -169,43 +211,66 @@ class ShardedUnit:
             return saved
         return self.flat.as_strided(saved.shape, saved.stride, saved.offset)
 
-    def reduce_gradients(self) -> None:
-        """Sum the gradients of the last backward over ranks; keep all of it or this rank's shard.
+    def reduce_gradients(self, *, last: bool = True) -> None:
+        """Sum the gradients of the last backward over ranks and add them to this step's.
 
-        The backward must have scaled its loss by 1 / world size, so that the sum is the mean.
+        The backward must have scaled its loss by 1 / (world size * micro-batches), so that the sum
+        is the mean. This rank then has its part of the sum, over the ranks of its mesh alone until
+        the last backward of the step.
+
+        Args:
+            last: whether this was the last backward of the step.
         """
+        strategy, network = self._strategy, self._network
         gradients = [p.grad for p in self._parameters if p.grad is not None]
-        full = self.layout.pack(gradients, dtype=self._reduce_dtype)
+        part = self.layout.pack(gradients, dtype=self._reduce_dtype)
         for parameter in self._parameters:
             parameter.grad = None
-        if self._strategy.shards_gradients:
-            self._gradient = full.new_empty(self.layout.shard_numel)
-            self._network.reduce_scatter(self._gradient, full)
-        else:
-            self._network.all_reduce_gradient(full)
-            self._gradient = full
+        for group in (strategy.forward_group, strategy.scatter_group):
+            if group.size > 1:
+                whole, part = part, part.new_empty(part.numel() // group.size)
+                network.reduce_scatter(part, whole, group)
+        self._gradient = part if self._gradient is None else self._gradient.add_(part)
+        if last:
+            self._secondary = None
+            network.all_reduce_gradient(self._gradient, strategy.replica_group)
 
     def gradient_shard(self) -> Tensor:
-        """This rank's shard of the reduced gradient, `(shard_numel,)`."""
+        """This rank's part of the reduced gradient, as large as its optimizer shard."""
         if self._gradient is None:
             raise RuntimeError(f"{self.name}: the gradient was never reduced or already used")
-        if self._strategy.shards_gradients:
-            return self._gradient
-        return self.layout.shard(self._gradient, self._network.rank)
+        group = Group(self._strategy.gradients.size, self._strategy.optimizer.size)
+        return self.layout.part(self._gradient, group.index(self._network.rank), group.size)
+
+    def gradient_squares(self) -> list[Tensor]:
+        """Squared norms of this rank's part of the reduced gradient, in parts of one n-th of the
+        unit on n ranks, whatever the strategy: FP32 scalars."""
+        shard = self.gradient_shard()
+        parts = self.layout.world_size // self._strategy.optimizer.size
+        pieces = (self.layout.part(shard, index, parts).float() for index in range(parts))
+        return [torch.dot(piece, piece) for piece in pieces]
 
     def update(self, *, step: int, lr: float, scale: float, config: OptimizerConfig) -> None:
-        """Step the master shard along the reduced gradient times `scale`, which is then dropped."""
+        """Step the masters along the reduced gradient times `scale`, which is then dropped, and
+        have every rank get its shard of the parameters from those who updated it."""
         gradient = self.gradient_shard().float() * scale
         self._gradient = None
         adamw_step(self.state, gradient, step=step, lr=lr, config=config)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Make the parameters the BF16 casts of the masters."""
+        updated = self.state.master.to(torch.bfloat16)
+        self._network.all_gather(self._shard, updated, self._strategy.refresh_group)
 
     def hash_into(self, digest: "hashlib._Hash") -> None:
         """Add the unpadded FP32 master and BF16 parameters, both as little-endian bytes."""
-        master = self.state.master.new_empty(self.layout.padded)
-        self._network.all_gather_state(master, self.state.master)
-        if self._strategy.shards_parameters:
-            self.gather()
+        strategy, network = self._strategy, self._network
+        part = self.state.master.new_empty(self.layout.padded // strategy.parameters.size)
+        network.all_gather_state(part, self.state.master, strategy.refresh_group)
+        master = part.new_empty(self.layout.padded)
+        network.all_gather_state(master, part, strategy.forward_group)
+        self.gather()
         for flat in (master, self.flat):
             digest.update(flat[: self.layout.numel].view(torch.uint8).numpy().tobytes())
-        if self._strategy.shards_parameters:
-            self.release()
+        self.release()

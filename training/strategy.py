@@ -1,87 +1,205 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What each rank keeps of parameters and gradients, and what that moves.
+"""What each rank keeps of parameters, gradients and optimizer states: a point of AMSP's space.
 
-Optimizer states (FP32 master, two moments) are always sharded. One loop (`training/loop.py`) runs
-every strategy; a strategy only says, for parameters and for gradients, whether every rank keeps
-all of it or its own shard. What follows for the network, with P padded
-parameters over all units, n ranks, BF16 parameters (2 bytes) and g bytes per gradient element
-(2, or 4 with `reduce_dtype = "fp32"`), in bytes that one rank sends per step:
+AMSP (arXiv 2311.00257) lets each of the three be replicated, sharded over part of the cluster, or
+sharded over all of it, independently: a mesh each, `ranks in a node x nodes`. Two placements are
+added here: a second one of the parameters, which the backward gathers from (ZeRO++'s hpZ, arXiv
+2306.10209), and host memory for the first (MAZ3). One loop (`training/loop.py`) runs all of them.
 
-    name    gradients (role gradient)            parameters (role parameter)
-    zero1   all-reduce      2 g P (n-1)/n        all-gather after the step            2 P (n-1)/n
-    zero2   reduce-scatter    g P (n-1)/n        all-gather after the step            2 P (n-1)/n
-    zero3   reduce-scatter    g P (n-1)/n        all-gather before forward, again
-                                                 before backward                  2 * 2 P (n-1)/n
+    name    parameters   gradients    optimizer    besides
+    ddp     replicated   replicated   replicated
+    zero1   replicated   replicated   all
+    zero2   replicated   all          all
+    zero3   all          all          all
+    hsdp    node         node         node         hybrid sharding, FSDP in a node
+    mics    node         node         node         the same point: MiCS with groups of one node
+    hpz     all          all          all          backward from shards in the node
+    maz3    node         all          all          parameters in host memory
 
-ZeRO-1 could reduce-scatter too, and would then move what ZeRO-2 moves; here it keeps the whole
-gradient, hence the all-reduce. Two scalars (loss, squared gradient norm) are all-reduced beside
-this in role other. Initial parameters are not sent: every rank makes the same from the seed.
+Other points are spelled: `p=1x1,g=2x1,os=2x2`, with `b=...` for the backward and `host`. In place
+of a mesh, `node` is all ranks of one node and `all` the whole cluster.
 
-On bits: with two ranks all three give the same, since a sum of two does not depend on the order.
-With more, ZeRO-2 and ZeRO-3 do; ZeRO-1 joins them as long as a unit fits into one round of the
-ring (2 MiB a rank, as in NCCL), because then all-reduce and reduce-scatter cut it alike.
-
-Padding: a unit's P is rounded up so that each rank's shard is a multiple of 16 bytes in BF16
-(`training/sharding.py`).
+MAZ3 keeps each node's copy of all parameters in host memory, one part by each rank of the node. So
+it is the point at which gathers stay inside the node; its gradients are reduced inside the node
+first, and then, like the updated parameters, between ranks of the same place in their nodes.
 """
 
-import enum
+import re
 from dataclasses import dataclass
 
-from training.config import ReduceDtype, StrategyName
+from training.errors import StrategyError
+from training.mesh import Cluster, Group, Mesh
 
+PRESETS = {
+    "ddp": "p=1x1,g=1x1,os=1x1",
+    "zero1": "p=1x1,g=1x1,os=all",
+    "zero2": "p=1x1,g=all,os=all",
+    "zero3": "p=all,g=all,os=all",
+    "hsdp": "p=node,g=node,os=node",
+    "mics": "p=node,g=node,os=node",
+    "hpz": "p=all,g=all,os=all,b=node",
+    "maz3": "p=node,g=all,os=all,host",
+}
 
-class Placement(enum.Enum):
-    """Where something lives between its uses."""
-
-    REPLICATED = "all of it on every rank"
-    SHARDED = "one n-th on each rank"
+_SPELLED = re.compile(
+    r"p=(?P<p>\w+),g=(?P<g>\w+),os=(?P<os>\w+)(,b=(?P<b>\w+))?(?P<host>,host)?", re.ASCII
+)
+_MESH = re.compile(r"(\d+)x(\d+)", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Strategy:
-    """Where parameters and gradients live; sharded parameters have sharded gradients."""
+    """A point of the space, on a cluster.
 
-    name: StrategyName
-    parameters: Placement
-    gradients: Placement
+    Attributes:
+        cluster: its ranks.
+        parameters: mesh over which the BF16 parameters are sharded between their uses.
+        gradients: mesh over which reduced gradients are sharded.
+        optimizer: mesh over which FP32 masters and moments are sharded.
+        backward: mesh of the shards that the backward gathers from; a copy, unless it is that of
+            the parameters.
+        host: whether the shards of parameters are in host memory.
+
+    Raises:
+        StrategyError: the cluster has no such mesh, or the meshes do not go together.
+    """
+
+    cluster: Cluster
+    parameters: Mesh
+    gradients: Mesh
+    optimizer: Mesh
+    backward: Mesh
+    host: bool = False
 
     def __post_init__(self) -> None:
-        if self.shards_parameters and not self.shards_gradients:
-            raise ValueError(f"{self.name}: expected sharded gradients with sharded parameters")
+        cluster, meshes = self.cluster, self._meshes()
+        for name, mesh in meshes.items():
+            if not mesh.fits(cluster):
+                raise StrategyError(
+                    f"{name}: expected RANKSxNODES that divide {cluster.ranks_per_node}x"
+                    f"{cluster.nodes}, nodes filled before they are crossed; found {mesh}"
+                )
+        for coarse, fine in (("p", "g"), ("g", "os"), ("b", "p")):
+            if not meshes[coarse].divides(meshes[fine]):
+                raise StrategyError(
+                    f"{coarse}: expected a mesh that divides {fine}={meshes[fine]}; "
+                    f"found {meshes[coarse]}"
+                )
+        # Also what lets one ring gather updated parameters: shards of a rank in one order.
+        if self.gradients not in (self.parameters, self.optimizer):
+            raise StrategyError(
+                f"g: expected the mesh of p, {self.parameters}, or of os, {self.optimizer}; "
+                f"found {self.gradients}"
+            )
 
-    @property
-    def shards_parameters(self) -> bool:
-        return self.parameters is Placement.SHARDED
-
-    @property
-    def shards_gradients(self) -> bool:
-        return self.gradients is Placement.SHARDED
-
-    def sent_bytes(
-        self, padded: int, *, world_size: int, reduce_dtype: ReduceDtype
-    ) -> dict[tuple[str, str], int]:
-        """Logical bytes that all ranks together send in a step, by (role, collective).
-
-        Args:
-            padded: P, the elements of all units with padding.
-        """
-        # A ring passes every byte n-1 times; an all-reduce does so twice.
-        gradient = (world_size - 1) * padded * (2 if reduce_dtype == "bf16" else 4)
-        parameter = (world_size - 1) * padded * 2
+    def _meshes(self) -> dict[str, Mesh]:
         return {
-            ("gradient", "reduce_scatter" if self.shards_gradients else "all_reduce"): (
-                gradient if self.shards_gradients else 2 * gradient
-            ),
-            ("parameter", "all_gather"): 2 * parameter if self.shards_parameters else parameter,
+            "p": self.parameters,
+            "g": self.gradients,
+            "os": self.optimizer,
+            "b": self.backward,
         }
 
+    def __str__(self) -> str:
+        """As it is spelled."""
+        meshes = self._meshes()
+        if self.backward == self.parameters:
+            del meshes["b"]
+        spelled = [f"{name}={mesh}" for name, mesh in meshes.items()]
+        return ",".join([*spelled, "host"] if self.host else spelled)
 
-STRATEGIES: dict[str, Strategy] = {
-    strategy.name: strategy
-    for strategy in (
-        Strategy("zero1", parameters=Placement.REPLICATED, gradients=Placement.REPLICATED),
-        Strategy("zero2", parameters=Placement.REPLICATED, gradients=Placement.SHARDED),
-        Strategy("zero3", parameters=Placement.SHARDED, gradients=Placement.SHARDED),
+    # Who moves what
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether every rank always holds all parameters, so that nothing is gathered for use."""
+        return self.parameters.size == 1 and not self.host
+
+    @property
+    def has_secondary(self) -> bool:
+        """Whether the backward gathers from other shards than the forward."""
+        return self.backward != self.parameters
+
+    @property
+    def forward_group(self) -> Group:
+        """Gathers a unit's parameters before its forward, and reduces its gradients first."""
+        return Group(1, self.parameters.size)
+
+    @property
+    def backward_group(self) -> Group:
+        """Gathers a unit's parameters before its backward."""
+        return Group(1, self.backward.size)
+
+    @property
+    def scatter_group(self) -> Group:
+        """Reduces gradients further, from parts as large as those of parameters."""
+        return Group(self.parameters.size, self.gradients.size)
+
+    @property
+    def replica_group(self) -> Group:
+        """Adds up the shards of gradients that each mesh has reduced for itself."""
+        return Group(self.gradients.size, self.cluster.world_size)
+
+    @property
+    def refresh_group(self) -> Group:
+        """Gathers updated parameters, from shards of the optimizer to shards of parameters."""
+        return Group(self.parameters.size, self.optimizer.size)
+
+    # Which part is whose: each part of a finer mesh lies in one of the coarser
+
+    def parameter_part(self, rank: int) -> int:
+        """Which of `parameters.size` parts `rank` keeps."""
+        return rank % self.parameters.size
+
+    def gradient_part(self, rank: int) -> int:
+        """Which of `gradients.size` parts `rank` keeps."""
+        group = self.scatter_group
+        return self.parameter_part(rank) * group.size + group.index(rank)
+
+    def optimizer_part(self, rank: int) -> int:
+        """Which of `optimizer.size` parts `rank` keeps."""
+        group = Group(self.gradients.size, self.optimizer.size)
+        return self.gradient_part(rank) * group.size + group.index(rank)
+
+    def is_first_replica(self, rank: int) -> bool:
+        """Whether `rank` is the first of those that keep the same part of the optimizer."""
+        return rank < self.optimizer.size
+
+
+def parse_strategy(text: str, cluster: Cluster) -> Strategy:
+    """The strategy called or spelled `text`, on `cluster`.
+
+    Raises:
+        StrategyError: there is no such preset, or the point is impossible on the cluster.
+    """
+    found = _SPELLED.fullmatch(PRESETS.get(text, text).replace(" ", ""))
+    if found is None:
+        raise StrategyError(
+            f"expected one of {', '.join(PRESETS)}, or a point such as p=1x1,g=2x1,os=2x2; "
+            f"found {text!r}"
+        )
+    parts = found.groupdict()
+    parameters, gradients, optimizer, backward = (
+        _parse_mesh(name, parts[name] or parts["p"], cluster) for name in ("p", "g", "os", "b")
     )
-}
+    return Strategy(
+        cluster=cluster,
+        parameters=parameters,
+        gradients=gradients,
+        optimizer=optimizer,
+        backward=backward,
+        host=bool(parts["host"]),
+    )
+
+
+def _parse_mesh(name: str, text: str, cluster: Cluster) -> Mesh:
+    words = {
+        "node": Mesh(cluster.ranks_per_node, 1),
+        "all": Mesh(cluster.ranks_per_node, cluster.nodes),
+    }
+    if text in words:
+        return words[text]
+    found = _MESH.fullmatch(text)
+    if found is None:
+        raise StrategyError(f"{name}: expected RANKSxNODES, node or all; found {text!r}")
+    return Mesh(int(found[1]), int(found[2]))

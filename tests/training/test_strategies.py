@@ -1,127 +1,174 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZeRO-1, 2 and 3 with real ranks: the bits of a plain trainer, and the bytes of the formulas."""
+"""All strategies with real ranks: the bits of a plain trainer, and the bytes of the formulas."""
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from tests.training.many import Trained, train_many
 from tests.training.reference import ReferenceRun, train_reference
-from tests.training.runs import run, tiny
-from training.config import override
-from training.records import Run
-from training.strategy import STRATEGIES, Placement, Strategy
+from tests.training.runs import tiny
+from training.config import RunConfig, override, strategy_of
+from training.strategy import PRESETS
+from training.volumes import Volume, sent_bytes
 
 pytestmark = pytest.mark.ranks
 
-STRATEGY_NAMES = tuple(STRATEGIES)
-Runs = Callable[[str, int], Run]
+# Nodes x ranks of each, and points beside the presets that say something there.
+SPELLED = {
+    (1, 1): ("p=1x1,g=1x1,os=1x1,host",),
+    (1, 2): (),
+    (2, 1): ("p=1x1,g=1x1,os=1x2,host",),
+    (2, 2): (
+        "p=1x1,g=1x1,os=2x1",  # the optimizer replicated over nodes
+        "p=1x1,g=2x1,os=2x1",
+        "p=2x1,g=2x1,os=2x2",  # gradients all-reduced, then cut further
+        "p=2x2,g=2x2,os=2x2,b=1x1",  # whole parameters kept until the backward
+        "p=2x1,g=2x2,os=2x2,b=1x1,host",
+    ),
+    (1, 4): ("p=2x1,g=4x1,os=4x1", "p=4x1,g=4x1,os=4x1,b=2x1"),
+    (4, 1): ("p=1x2,g=1x2,os=1x4", "p=1x4,g=1x4,os=1x4,b=1x2"),
+}
+SHAPES = tuple(SPELLED)
+# Ends before the rate falls, where the reference divides by the steps that are left.
+STEPS = 6
+
+
+def config(shape: tuple[int, int], *, steps: int = STEPS) -> RunConfig:
+    nodes, ranks = shape
+    return override(tiny("zero2", nodes * ranks, steps=steps), ranks_per_node=ranks)
+
+
+def names(shape: tuple[int, int]) -> tuple[str, ...]:
+    return (*PRESETS, *SPELLED[shape])
+
+
+Runs = Callable[[tuple[int, int]], dict[str, Trained]]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """The run of `tiny` with a strategy and a world size, made once."""
-    made: dict[tuple[str, int], Run] = {}
+def runs() -> Runs:
+    """The runs of `tiny` on a cluster with each strategy, made once."""
+    made: dict[tuple[int, int], dict[str, Trained]] = {}
 
-    def get(strategy: str, world_size: int) -> Run:
-        key = (strategy, world_size)
-        if key not in made:
-            folder = tmp_path_factory.mktemp(f"{strategy}-{world_size}") / "run"
-            made[key] = run(tiny(strategy, world_size), folder)
-        return made[key]
+    def get(shape: tuple[int, int]) -> dict[str, Trained]:
+        if shape not in made:
+            made[shape] = train_with(names(shape), config(shape))
+        return made[shape]
 
     return get
+
+
+def train_with(strategies: Sequence[str], base: RunConfig) -> dict[str, Trained]:
+    trained = train_many([override(base, strategy=strategy) for strategy in strategies])
+    return dict(zip(strategies, trained, strict=True))
 
 
 @pytest.fixture(scope="module")
 def references() -> Callable[[int], ReferenceRun]:
     made: dict[int, ReferenceRun] = {}
-    return lambda ranks: made.setdefault(ranks, train_reference(tiny("zero2", ranks)))
 
+    def get(world_size: int) -> ReferenceRun:
+        if world_size not in made:
+            made[world_size] = train_reference(config((world_size, 1)))
+        return made[world_size]
 
-def test_the_three_differ_in_what_is_sharded() -> None:
-    sharded = {
-        name: (strategy.parameters, strategy.gradients).count(Placement.SHARDED)
-        for name, strategy in STRATEGIES.items()
-    }
-    assert sharded == {"zero1": 0, "zero2": 1, "zero3": 2}
-
-
-def test_replicated_gradients_of_sharded_parameters_mean_nothing() -> None:
-    with pytest.raises(ValueError, match="zero3: expected sharded gradients"):
-        Strategy("zero3", parameters=Placement.SHARDED, gradients=Placement.REPLICATED)
+    return get
 
 
 # One rank sums nothing and two sum the same in either order: the bits must be the reference's.
-@pytest.mark.parametrize("world_size", [1, 2])
-@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (2, 1)])
 def test_bits_of_the_unsharded_reference(
-    runs: Runs, references: Callable[[int], ReferenceRun], strategy: str, world_size: int
+    runs: Runs, references: Callable[[int], ReferenceRun], shape: tuple[int, int]
 ) -> None:
-    sharded, reference = runs(strategy, world_size), references(world_size)
-    assert sharded.losses == reference.losses
-    assert [record.grad_norm for record in sharded.steps] == reference.grad_norms
-    assert sharded.summary.param_hash == reference.param_hash
-    assert sharded.losses[-1] < sharded.losses[0] - 0.5
+    reference = references(shape[0] * shape[1])
+    assert reference.losses[-1] < reference.losses[0] - 0.5
+    for strategy, trained in runs(shape).items():
+        assert trained.losses == reference.losses, strategy
+        assert trained.grad_norms == reference.grad_norms, strategy
+        assert trained.param_hash == reference.param_hash, strategy
 
 
-# Four ranks add BF16 numbers in the order of the ring, the reference from rank 0 to 3.
+# Four ranks add BF16 numbers in the order of their rings, the reference from rank 0 to 3.
+@pytest.mark.parametrize("shape", [(2, 2)])
 def test_four_ranks_agree_with_the_reference_within_tolerance(
-    runs: Runs, references: Callable[[int], ReferenceRun]
+    runs: Runs, references: Callable[[int], ReferenceRun], shape: tuple[int, int]
 ) -> None:
-    assert runs("zero2", 4).losses == pytest.approx(references(4).losses, rel=1e-3)
+    for strategy, trained in runs(shape).items():
+        assert trained.losses == pytest.approx(references(4).losses, rel=1e-3), strategy
 
 
 # Units of `tiny` fit into one round of the ring, in which an all-reduce sums in the same order.
-def test_four_ranks_have_the_same_bits_in_every_strategy(runs: Runs) -> None:
-    all_three = [runs(strategy, 4) for strategy in STRATEGY_NAMES]
-    assert len({tuple(each.losses) for each in all_three}) == 1
-    assert len({each.summary.param_hash for each in all_three}) == 1
+def test_the_same_rings_give_the_same_bits(runs: Runs) -> None:
+    trained = runs((2, 2))
+    alike = ("ddp", "zero1", "zero2", "zero3", "hpz", "p=2x2,g=2x2,os=2x2,b=1x1")
+    assert len({trained[strategy].param_hash for strategy in alike}) == 1
+    assert trained["hsdp"].param_hash == trained["mics"].param_hash
+    assert trained["maz3"].param_hash == trained["p=2x1,g=2x2,os=2x2,b=1x1,host"].param_hash
+    # In the node first, then between: another order, which shows that the test can fail.
+    assert trained["maz3"].param_hash != trained["zero3"].param_hash
 
 
-@pytest.mark.parametrize("world_size", [1, 2, 4])
-@pytest.mark.parametrize("strategy", STRATEGY_NAMES)
-def test_logical_bytes_are_those_of_the_formula(runs: Runs, strategy: str, world_size: int) -> None:
-    summary = runs(strategy, world_size).summary
-    expected = STRATEGIES[strategy].sent_bytes(
-        summary.padded_parameters, world_size=world_size, reduce_dtype="bf16"
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (2, 1), (2, 2)])
+def test_logical_bytes_are_those_of_the_formulas(runs: Runs, shape: tuple[int, int]) -> None:
+    for strategy, trained in runs(shape).items():
+        check_bytes(strategy, trained, config(shape))
+
+
+def check_bytes(
+    strategy: str, trained: Trained, base: RunConfig, *, gradient_bytes: int = 2
+) -> None:
+    point = strategy_of(override(base, strategy=strategy))
+    hierarchical = base.network.algorithm == "hierarchical"
+    expected = sent_bytes(
+        point, trained.padded, gradient_bytes=gradient_bytes, hierarchical=hierarchical
     )
-    counted = {
-        (row["role"], row["collective"]): row["logical_bytes"] / summary.steps
-        for row in summary.rows
-        if row["role"] != "other"
-    }
-    assert counted == {key: size for key, size in expected.items() if size}
-    # The loss and the squared norm: two FP32 numbers through a ring.
-    others = [row["logical_bytes"] for row in summary.rows if row["role"] == "other"]
-    assert sum(others) == 2 * (world_size - 1) * 8 * summary.steps
+    counted = {key: volume for key, volume in trained.sent.items() if key[0] != "other"}
+    assert counted == {
+        key: Volume(base.steps * volume.between, base.steps * volume.inside)
+        for key, volume in expected.items()
+    }, strategy
+    if hierarchical:
+        return
+    # The loss, and the squared norm in as many parts as there are ranks, in FP32.
+    ranks = base.world_size
+    others = [volume.total for key, volume in trained.sent.items() if key[0] == "other"]
+    assert sum(others) == base.steps * 2 * (ranks - 1) * 4 * (1 + ranks), strategy
 
 
-def test_volumes_in_units_of_the_model() -> None:
-    # Bytes per parameter and rank, times n/(n-1): 2 + 4, 2 + 2, 4 + 2 as in the ZeRO paper's terms.
-    for name, factor in (("zero1", 6), ("zero2", 4), ("zero3", 6)):
-        sent = STRATEGIES[name].sent_bytes(1000, world_size=4, reduce_dtype="bf16")
-        assert sum(sent.values()) == factor * 1000 * 3
-    wide = STRATEGIES["zero2"].sent_bytes(1000, world_size=4, reduce_dtype="fp32")
-    assert wide["gradient", "reduce_scatter"] == 4 * 1000 * 3
+@pytest.mark.full
+@pytest.mark.parametrize("shape", [(1, 4), (2, 2), (4, 1)])
+def test_twenty_steps_on_four_ranks(shape: tuple[int, int]) -> None:
+    base = config(shape, steps=20)
+    reference = train_reference(base)
+    for strategy, trained in train_with(names(shape), base).items():
+        assert trained.losses == pytest.approx(reference.losses, rel=1e-3), strategy
+        check_bytes(strategy, trained, base)
 
 
-def test_gradients_reduced_in_fp32(tmp_path: Path) -> None:
-    config = tiny("zero2", 2, steps=2)
-    network = dataclasses.replace(config.network, reduce_dtype="fp32")
-    result = run(dataclasses.replace(config, network=network), tmp_path / "run")
-    expected = STRATEGIES["zero2"].sent_bytes(
-        result.summary.padded_parameters, world_size=2, reduce_dtype="fp32"
-    )
-    assert result.summary.by_collective["reduce_scatter"]["logical_bytes"] == (
-        2 * expected["gradient", "reduce_scatter"]
-    )
-    dtypes = {row["role"]: row["dtype"] for row in result.summary.rows if row["role"] != "other"}
-    assert dtypes == {"gradient": "float32", "parameter": "bfloat16"}
+def test_gathering_ahead_changes_nothing(runs: Runs) -> None:
+    ahead = dataclasses.replace(config((2, 2)), prefetch=True)
+    for strategy, trained in train_with(("zero3", "hpz", "maz3"), ahead).items():
+        assert trained == runs((2, 2))[strategy]
 
 
-def test_another_seed_gives_another_run(runs: Runs, tmp_path: Path) -> None:
-    other = run(override(tiny("zero2", 1), seed=2), tmp_path / "run")
-    assert other.losses != runs("zero2", 1).losses
-    assert other.summary.text_sha256 == runs("zero2", 1).summary.text_sha256
+def test_collectives_within_nodes_first() -> None:
+    base = override(config((2, 2), steps=1), algorithm="hierarchical")
+    trained = train_with(("ddp", "zero3", "maz3", "hpz"), base)
+    for strategy, each in trained.items():
+        check_bytes(strategy, each, base)
+    # Its rings within nodes and between them are those that zero3 has now, too.
+    assert trained["zero3"].param_hash == trained["maz3"].param_hash
+
+
+def test_gradients_reduced_in_fp32() -> None:
+    base = config((2, 1), steps=2)
+    network = dataclasses.replace(base.network, reduce_dtype="fp32")
+    (trained,) = train_many([dataclasses.replace(base, network=network)])
+    check_bytes("zero2", trained, base, gradient_bytes=4)
+
+
+def test_another_seed_gives_another_run(runs: Runs) -> None:
+    (other,) = train_many([override(config((1, 1)), seed=2)])
+    assert other.losses != runs((1, 1))["zero2"].losses

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Many runs in the same few processes: what the tests of strategies need, at a fraction of the cost
+of starting the ranks of each."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import nic_emul
+from tests.nic_emul.ranks import run_ranks
+from training.config import RunConfig, strategy_of
+from training.data import Batches, load_corpus
+from training.loop import ShardedTrainer
+from training.network import Network
+from training.volumes import Volume
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What became of a run on one rank, or with the bytes of all of them.
+
+    Attributes:
+        losses, grad_norms: of each step.
+        param_hash: at the end.
+        padded: elements of all units with padding.
+        sent: logical bytes of all steps by (role, collective).
+    """
+
+    losses: list[float]
+    grad_norms: list[float]
+    param_hash: str
+    padded: int
+    sent: Mapping[tuple[str, str], Volume]
+
+
+def train_many(configs: Sequence[RunConfig]) -> list[Trained]:
+    """Train each of `configs`, which are of one cluster, engine and algorithm, on real ranks."""
+    cluster = strategy_of(configs[0]).cluster
+    environment = {
+        "WIREZIP_ENGINE": configs[0].network.engine,
+        "WIREZIP_RANKS_PER_NODE": str(cluster.ranks_per_node),
+        "WIREZIP_ALGORITHM": configs[0].network.algorithm,
+    }
+    ranks = run_ranks(train_each, cluster.world_size, list(configs), environment=environment)
+    return [_together(of_run) for of_run in zip(*ranks, strict=True)]
+
+
+def train_each(configs: Sequence[RunConfig]) -> list[Trained]:
+    """The part of one rank."""
+    return [_train(config) for config in configs]
+
+
+def _train(config: RunConfig) -> Trained:
+    network = Network.over_nics(strategy_of(config))
+    trainer = ShardedTrainer(config, network)
+    corpus = load_corpus(config.data, vocabulary=config.model.vocabulary)
+    batches = Batches(corpus, config.model.context, config.data.batch_size, config.seed)
+    counters = nic_emul.local_nic().counters
+    before = counters.snapshot()
+    results = [
+        trainer.step(step, *batches.at(step, rank=network.rank, world_size=network.world_size))
+        for step in range(config.steps)
+    ]
+    sent = {
+        (row.role, row.collective): Volume(row.logical_bytes, row.intra_bytes)
+        for row in counters.delta(before)
+    }
+    param_hash = trainer.parameter_hash()
+    network.close()
+    return Trained(
+        losses=[result.loss for result in results],
+        grad_norms=[result.grad_norm for result in results],
+        param_hash=param_hash,
+        padded=trainer.padded_parameters,
+        sent=sent,
+    )
+
+
+def _together(ranks: Sequence[Trained]) -> Trained:
+    """The run of rank 0, which the others must agree with, with the bytes of all ranks."""
+    first = ranks[0]
+    sums: dict[tuple[str, str], Volume] = {}
+    for rank in ranks:
+        assert rank.losses == first.losses
+        assert rank.param_hash == first.param_hash
+        for key, volume in rank.sent.items():
+            sums[key] = sums.get(key, Volume(0, 0)) + volume
+    return Trained(first.losses, first.grad_norms, first.param_hash, first.padded, sums)
