@@ -164,6 +164,11 @@ class Train:
     dump_tensors: StepList | None = None
     """Steps, from 0, whose tensors are written as safetensors, such as 5,6,500; instead of the
     preset's. Needs a world size of 1."""
+    checkpoint_every: int | None = None
+    """Steps from one checkpoint in the run folder to the next, instead of the preset's."""
+    resume: Path | None = None
+    """A checkpoint to go on from, such as RUN/checkpoints/step-000010, of the same model, data and
+    optimizer; strategy and world size may be others."""
     out: Path | None = None
     """Run folder; by default runs/PRESET-ENGINE-TIME."""
     pcap: PcapPath = None
@@ -184,7 +189,7 @@ class Train:
         _compile_codec(console, [run_config])
         with RunProgress(console, total_steps=steps) as progress:
             show = partial(progress.step, f"{run_config.strategy} {engine}", steps=steps)
-            run = launch(run_config, folder, on_step=show, pcap=self.pcap)
+            run = launch(run_config, folder, on_step=show, pcap=self.pcap, resume=self.resume)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
         for table in (intra_table(run.summary.intra), hardware_table(run)):
@@ -391,6 +396,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         steps=command.steps,
         seed=command.seed,
         dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),
+        checkpoint_every=command.checkpoint_every if isinstance(command, Train) else 0,
     )
 
 

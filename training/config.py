@@ -61,7 +61,9 @@ class DataConfig:
     max_bytes: int = 8_000_000
     """Text read at most, in bytes: the first files in sorted order."""
     batch_size: int = 16
-    """Sequences in a step, over all ranks; a multiple of the world size."""
+    """Sequences in a step, over all ranks; a multiple of the world size times `micro_batches`."""
+    micro_batches: int = 1
+    """Parts in which a rank works off its sequences of a step; their gradients are added up."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,10 @@ class RunConfig:
     """Seed of the initial parameters and of the batches."""
     prefetch: bool = False
     """Gather the parameters of the next unit while one computes; holds one more unit."""
+    recompute: bool = False
+    """Keep only the inputs of units for the backward, and run their forward again there."""
+    checkpoint_every: int = 0
+    """Steps from one checkpoint to the next; 0 makes none."""
     dump_tensors: tuple[int, ...] = ()
     """Steps, from 0, whose tensors are written to `tensors/` in the run folder; one rank only."""
     model: ModelConfig = field(default_factory=ModelConfig)
@@ -175,6 +181,7 @@ def override(
     clock_mhz: float | None = None,
     ranks_per_node: int | None = None,
     algorithm: Algorithm | None = None,
+    checkpoint_every: int | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
@@ -187,6 +194,7 @@ def override(
         "world_size": world_size,
         "seed": seed,
         "dump_tensors": dump_tensors,
+        "checkpoint_every": checkpoint_every,
     }
     given: dict[str, Any] = {key: value for key, value in fields.items() if value is not None}
     network: dict[str, Any] = {
@@ -265,7 +273,8 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
             raise ConfigError(f"{source}: {key}: expected {expected}; found {found!r}")
 
     for section, values in (("", config), ("model.", model), ("data.", data)):
-        for key in ("world_size", "steps", "layers", "width", "heads", "context", "batch_size"):
+        for key in ("world_size", "steps", "layers", "width", "heads", "context", "batch_size",
+                    "micro_batches"):  # fmt: skip
             value = getattr(values, key, 1)
             expect(value >= 1, section + key, "at least 1", value)
     expect(config.seed >= 0, "seed", "at least 0", config.seed)
@@ -273,6 +282,10 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
            model.width)  # fmt: skip
     expect(data.batch_size % config.world_size == 0, "data.batch_size",
            f"a multiple of the {config.world_size} ranks", data.batch_size)  # fmt: skip
+    share = data.batch_size // config.world_size
+    expect(share % data.micro_batches == 0, "data.micro_batches",
+           f"a divisor of the {share} sequences of a rank", data.micro_batches)  # fmt: skip
+    expect(config.checkpoint_every >= 0, "checkpoint_every", "at least 0", config.checkpoint_every)
     expect(data.max_bytes > model.context, "data.max_bytes",
            f"more than the context of {model.context}", data.max_bytes)  # fmt: skip
     expect(model.vocabulary >= BYTE_VALUES, "model.vocabulary",
@@ -283,6 +296,9 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
         expect(0 <= step < config.steps, "dump_tensors", f"steps below {config.steps}", step)
     expect(not config.dump_tensors or config.world_size == 1, "dump_tensors",
            "a world_size of 1, which holds whole tensors", config.world_size)  # fmt: skip
+    expect(not config.dump_tensors or (data.micro_batches == 1 and not config.recompute),
+           "dump_tensors", "one micro-batch and no recompute, which have each activation once",
+           config.dump_tensors)  # fmt: skip
     expect(0 <= optimizer.tail_steps < config.steps, "optimizer.tail_steps",
            f"0 to {config.steps - 1}", optimizer.tail_steps)  # fmt: skip
     for key in ("peak_lr", "final_lr", "tail_lr", "eps", "weight_decay", "clip_norm",

@@ -22,6 +22,10 @@ class DivergenceError(TrainingError, ArithmeticError):
     """A loss or gradient norm is not finite, or ranks that must agree do not."""
 
 
+class CheckpointError(TrainingError, ValueError):
+    """A checkpoint is missing, incomplete, damaged, or of another run."""
+
+
 class RecordError(TrainingError, ValueError):
     """A run folder is missing, incomplete or not one of ours."""
 

@@ -54,12 +54,14 @@ def launch(
     *,
     on_step: Callable[[StepRecord], None],
     pcap: Path | None = None,
+    resume: Path | None = None,
 ) -> Run:
     """Run `config` with all ranks on this machine and read the result back from `folder`.
 
     Args:
         on_step: called with each step as it is recorded.
         pcap: where to write the frames of the emulated wire.
+        resume: a checkpoint to go on from.
 
     Raises:
         RunError: a rank stopped early; the message names it and says why.
@@ -70,7 +72,11 @@ def launch(
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
     follower = StepFollower(folder)
-    with stop_on_sigterm(), capturing(pcap) as variables, _ranks(config, folder, exits, variables):
+    with (
+        stop_on_sigterm(),
+        capturing(pcap) as variables,
+        _ranks(config, folder, exits, variables, resume),
+    ):
         running = config.world_size
         while running:
             try:
@@ -111,7 +117,11 @@ def compile_codec(engine: EngineName, *, announce: Callable[[], None]) -> None:
 
 @contextmanager
 def _ranks(
-    config: RunConfig, folder: Path, exits: "queue.Queue[_Exit]", variables: Mapping[str, str]
+    config: RunConfig,
+    folder: Path,
+    exits: "queue.Queue[_Exit]",
+    variables: Mapping[str, str],
+    resume: Path | None,
 ) -> Iterator[None]:
     """All ranks, each watched by a thread; none of them outlives the block."""
     logs = folder / "logs"
@@ -120,7 +130,7 @@ def _ranks(
     try:
         with socket.create_server(("127.0.0.1", 0)) as store:
             for rank in range(config.world_size):
-                ranks.append(_start(rank, config, folder, store, variables))
+                ranks.append(_start(rank, config, folder, store, variables, resume))
         for rank, process in enumerate(ranks):
             log = logs / f"rank{rank}.log"
             threading.Thread(target=_watch, args=(rank, process, log, exits), daemon=True).start()
@@ -135,9 +145,11 @@ def _start(
     folder: Path,
     store: socket.socket,
     variables: Mapping[str, str],
+    resume: Path | None,
 ) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "training.run"]
     command += ["--preset", str(folder / "config.toml"), "--out", str(folder)]
+    command += ["--resume", str(resume)] if resume else []
     place = {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),

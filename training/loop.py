@@ -6,13 +6,13 @@ and the gradient that arrives there seeds the backward of the unit before. So ga
 and freeing are plain calls between units instead of hooks. With `prefetch`, the parameters of the
 next unit are gathered while one computes; nothing else overlaps.
 
-On bits: a step is a function of the seed, the world size and the order in which the collectives
-sum. Every rank scales its loss by 1 / world size before the backward (exact for powers of two,
-short of underflow), and gradients are summed. Two ranks sum the same in either order. With more,
-strategies whose gradients take the same rings agree, as zero2, zero3 and hpz do; others, up to the
-rounding of sums. All-reduce and reduce-scatter of a ring sum alike as long as a unit fits into one
-round (2 MiB a rank, as in NCCL). The gradient's norm is summed in n parts on n ranks, in one order
-for all strategies.
+On bits: a step is a function of the seed, the world size, the micro-batches, and the order in
+which gradients are summed: over the ranks of a mesh, over micro-batches, over meshes. Every rank
+scales its losses beforehand (exact for powers of two, short of underflow). Two ranks sum the same
+in either order. With more, strategies whose gradients take the same rings agree, as zero2, zero3
+and hpz do; others, up to the rounding of sums. All-reduce and reduce-scatter of a ring sum alike
+as long as a unit fits into one round (2 MiB a rank, as in NCCL). The gradient's norm is summed in
+n parts on n ranks, in one order for all strategies.
 """
 
 import hashlib
@@ -109,7 +109,7 @@ class ShardedTrainer:
             DivergenceError: the loss or the gradient norm is not finite.
         """
         recorder = ActivationRecorder() if dump else None
-        local_loss = self._forward_backward(tokens, targets, recorder)
+        local_loss = self._accumulate(tokens, targets, recorder)
         loss, grad_norm = self._statistics(index, local_loss)
         if dump and recorder:
             write_dump(dump, index, self.units, recorder)
@@ -120,34 +120,63 @@ class ShardedTrainer:
             unit.update(step=index, lr=lr, scale=scale, config=optimizer)
         return StepResult(loss, grad_norm, lr)
 
-    def _forward_backward(
+    def _accumulate(
         self, tokens: Tensor, targets: Tensor, recorder: ActivationRecorder | None
     ) -> Tensor:
-        """Run all units forth and back; their gradients are reduced when it returns."""
-        graphs: list[tuple[ShardedUnit, Tensor, Tensor]] = []
+        """Run all micro-batches; the mean loss. Gradients are reduced when it returns."""
+        count = self._config.data.micro_batches
+        losses = [
+            self._forward_backward(*part, recorder, last=index == count - 1)
+            for index, part in enumerate(
+                zip(tokens.chunk(count), targets.chunk(count), strict=True)
+            )
+        ]
+        return torch.stack(losses).mean()
+
+    def _forward_backward(
+        self,
+        tokens: Tensor,
+        targets: Tensor,
+        recorder: ActivationRecorder | None,
+        *,
+        last: bool,
+    ) -> Tensor:
+        """Run all units forth and back, and add their gradients to those of the step.
+
+        Args:
+            last: whether this is the step's last micro-batch.
+        """
+        # With `recompute`, of all units but the last there is no output yet.
+        graphs: list[tuple[ShardedUnit, Tensor, Tensor | None]] = []
         x = tokens
         for position, unit in enumerate(self.units):
             unit.gather()
             self._prefetch(position + 1)
             x = x.detach().requires_grad_(x.is_floating_point())
-            with recorder.watching(unit) if recorder else nullcontext():
+            recompute = self._config.recompute and unit is not self.units[-1]
+            with (
+                recorder.watching(unit) if recorder else nullcontext(),
+                torch.set_grad_enabled(not recompute),
+            ):
                 y = unit.forward(x)
             if recorder and unit is not self.units[-1]:
                 # Behind the head there are logits, no residual stream.
                 recorder.keep("residual", unit.name, y)
-            graphs.append((unit, x, y))
+            graphs.append((unit, x, None if recompute else y))
             x = y
             unit.release_after_forward()
 
         loss = loss_of(x, targets)
-        (gradient,) = torch.autograd.grad(loss / self._network.world_size, x)
+        parts = self._network.world_size * self._config.data.micro_batches
+        (gradient,) = torch.autograd.grad(loss / parts, x)
         while graphs:
-            unit, x, y = graphs.pop()
+            unit, x, output = graphs.pop()
             unit.gather(backward=True)
             self._prefetch(len(graphs) - 1, backward=True)
+            y = unit.forward(x) if output is None else output
             torch.autograd.backward(_Seed.apply(y, gradient))  # type: ignore[no-untyped-call]
             unit.release()
-            unit.reduce_gradients()
+            unit.reduce_gradients(last=last)
             if x.grad is not None:
                 gradient = x.grad
         return loss.detach()

@@ -15,6 +15,7 @@ import torch.distributed as dist
 import nic_emul
 from codec.engine import DirectionCounters, EngineCounters
 from nic_emul.counters import CounterRow
+from training.checkpoint import load_checkpoint, save_checkpoint
 from training.config import RunConfig, strategy_of
 from training.data import Batches, Corpus, load_corpus
 from training.errors import DataError
@@ -37,8 +38,11 @@ LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-def train_rank(config: RunConfig, folder: Path | None) -> None:
+def train_rank(config: RunConfig, folder: Path | None, resume: Path | None = None) -> None:
     """Run this rank of `config` from start to end; rank 0 writes `folder`.
+
+    Args:
+        resume: a checkpoint to go on from.
 
     Raises:
         TrainingError: the data, the folder or the run is not what it must be.
@@ -49,23 +53,32 @@ def train_rank(config: RunConfig, folder: Path | None) -> None:
     nic_emul.local_nic()
     _join()
     network = Network.over_nics(strategy_of(config))
-    recorder = None
-    if network.rank == 0:
-        folder = folder or timestamped(f"{config.name}-{config.network.engine}")
-        recorder = Recorder(folder, config)
+    # Each rank may have another time, and all write checkpoints into one folder.
+    default = timestamped(f"{config.name}-{config.network.engine}")
+    folder = folder or _all_gather(default, network.world_size)[0]
+    recorder = Recorder(folder, config) if network.rank == 0 else None
     try:
-        _train(config, network, recorder, folder)
+        _train(config, network, recorder, folder, resume)
     finally:
         dist.destroy_process_group()
 
 
 def _train(
-    config: RunConfig, network: Network, recorder: Recorder | None, folder: Path | None
+    config: RunConfig,
+    network: Network,
+    recorder: Recorder | None,
+    folder: Path,
+    resume: Path | None,
 ) -> None:
     corpus = load_corpus(config.data, vocabulary=config.model.vocabulary)
     _require_same_text(corpus, network.world_size)
     batches = Batches(corpus, config.model.context, config.data.batch_size, config.seed)
     trainer = ShardedTrainer(config, network)
+    first_step = 0
+    if resume:
+        first_step = load_checkpoint(
+            resume, config=config, units=trainer.units, text_sha256=corpus.sha256
+        )
     if recorder:
         recorder.environment(seed=config.seed, text_sha256=corpus.sha256)
     LOG.info(
@@ -83,7 +96,7 @@ def _train(
     counters = nic_emul.local_nic().counters
     engine_start = nic_emul.local_nic().engine_counters()
     started, start = time.perf_counter(), counters.snapshot()
-    for step in range(config.steps):
+    for step in range(first_step, config.steps):
         tokens, targets = batches.at(step, rank=network.rank, world_size=network.world_size)
         step_started, before = time.perf_counter(), counters.snapshot()
         communicated = network.communication_seconds
@@ -115,6 +128,10 @@ def _train(
                 seconds,
                 communicated,
             )
+        if config.checkpoint_every and (step + 1) % config.checkpoint_every == 0:
+            save_checkpoint(
+                folder, step + 1, config=config, units=trainer.units, text_sha256=corpus.sha256
+            )
     seconds = time.perf_counter() - started
 
     # Whatever follows is not traffic of the training and is not counted.
@@ -132,6 +149,7 @@ def _train(
                 engine=config.network.engine,
                 world_size=network.world_size,
                 steps=config.steps,
+                first_step=first_step,
                 mtu=config.network.mtu,
                 reduce_dtype=config.network.reduce_dtype,
                 parameters=trainer.parameters,

@@ -9,6 +9,7 @@
     logs/           what each local rank printed
     plots/          drawn from the files above
     tensors/        of the steps in `dump_tensors`, see `training/dump.py`
+    checkpoints/    to go on from, see `training/checkpoint.py`
 
 Every file but `steps.jsonl` and the logs appears complete or not at all.
 """
@@ -155,6 +156,8 @@ class Summary:
     """Of all ranks, if the engine is simulated hardware."""
     intra: IntraNode | None = None
     """Of all ranks, if some share a node."""
+    first_step: int = 0
+    """Where the run began, if it went on from a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -267,10 +270,9 @@ def read_run(folder: Path) -> Run:
             f"{folder}: expected totals of {', '.join(Totals.__annotations__)}; "
             f"found {', '.join(summary.totals)}, as another version writes them"
         )
-    if len(steps) != summary.steps:
-        raise RecordError(
-            f"{folder}: expected {summary.steps} lines in steps.jsonl; found {len(steps)}"
-        )
+    expected = summary.steps - summary.first_step
+    if len(steps) != expected:
+        raise RecordError(f"{folder}: expected {expected} lines in steps.jsonl; found {len(steps)}")
     return Run(folder, summary, steps)
 
 

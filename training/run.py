@@ -42,6 +42,8 @@ class Arguments:
     """Instead of the preset's."""
     out: Path | None = None
     """Run folder of rank 0; by default runs/PRESET-ENGINE-TIME."""
+    resume: Path | None = None
+    """A checkpoint to go on from."""
 
 
 def main() -> int:
@@ -74,7 +76,7 @@ def main() -> int:
 
         from training.rank import train_rank
 
-        train_rank(run, arguments.out)
+        train_rank(run, arguments.out, arguments.resume)
     except Exception as error:
         # What is raised on purpose says all in one line; of the rest, one wants to see where. The
         # launcher quotes the last line.

@@ -103,6 +103,7 @@ class ShardedUnit:
     Attributes:
         name: of the unit.
         module: runs on BF16 parameters while these are gathered.
+        strategy: what this rank keeps of it.
         layout: of the flat buffer.
         flat: BF16 `(padded,)`, what the parameters of `module` are views of; empty when released.
         state: FP32 optimizer shard.
@@ -121,7 +122,7 @@ class ShardedUnit:
         """Take over `module`, whose FP32 parameters must be the same on every rank."""
         self.name = name
         self.module = module
-        self._strategy = strategy
+        self.strategy = strategy
         self._network = network
         self._reduce_dtype = torch.bfloat16 if reduce_dtype == "bf16" else torch.float32
         # A stable sort: matrices, then gains and biases, each in the order of the module.
@@ -148,14 +149,21 @@ class ShardedUnit:
             self._shard = self.layout.part(flat, index, parts).clone()
             self.release()
 
+    @property
+    def optimizer_range(self) -> range:
+        """Elements of the flat buffer in the optimizer shard, without padding."""
+        size = self.state.master.numel()
+        start = min(self.strategy.optimizer_part(self._network.rank) * size, self.layout.numel)
+        return range(start, min(start + size, self.layout.numel))
+
     def start_gather(self, *, backward: bool = False) -> None:
         """Begin what `gather` does, and return while it goes on."""
         if self.flat.numel() or self._incoming:
             return
         flat = torch.empty(self.layout.padded, dtype=torch.bfloat16)
-        shard, group = self._shard, self._strategy.forward_group
+        shard, group = self._shard, self.strategy.forward_group
         if backward and self._secondary is not None:
-            shard, group = self._secondary, self._strategy.backward_group
+            shard, group = self._secondary, self.strategy.backward_group
         self._incoming = flat, self._network.start_all_gather(flat, shard, group)
 
     def gather(self, *, backward: bool = False) -> None:
@@ -170,7 +178,7 @@ class ShardedUnit:
 
     def release_after_forward(self) -> None:
         """Keep of the parameters what the backward gathers from, and give the rest back."""
-        strategy = self._strategy
+        strategy = self.strategy
         if strategy.has_secondary:
             if strategy.backward.size == 1:
                 return
@@ -180,7 +188,7 @@ class ShardedUnit:
 
     def release(self) -> None:
         """Give the memory of all gathered parameters back."""
-        if self._strategy.is_resident:
+        if self.strategy.is_resident:
             return
         self.flat = torch.empty(0, dtype=torch.bfloat16)
         for parameter in self._parameters:
@@ -221,7 +229,7 @@ class ShardedUnit:
         Args:
             last: whether this was the last backward of the step.
         """
-        strategy, network = self._strategy, self._network
+        strategy, network = self.strategy, self._network
         gradients = [p.grad for p in self._parameters if p.grad is not None]
         part = self.layout.pack(gradients, dtype=self._reduce_dtype)
         for parameter in self._parameters:
@@ -239,14 +247,14 @@ class ShardedUnit:
         """This rank's part of the reduced gradient, as large as its optimizer shard."""
         if self._gradient is None:
             raise RuntimeError(f"{self.name}: the gradient was never reduced or already used")
-        group = Group(self._strategy.gradients.size, self._strategy.optimizer.size)
+        group = Group(self.strategy.gradients.size, self.strategy.optimizer.size)
         return self.layout.part(self._gradient, group.index(self._network.rank), group.size)
 
     def gradient_squares(self) -> list[Tensor]:
         """Squared norms of this rank's part of the reduced gradient, in parts of one n-th of the
         unit on n ranks, whatever the strategy: FP32 scalars."""
         shard = self.gradient_shard()
-        parts = self.layout.world_size // self._strategy.optimizer.size
+        parts = self.layout.world_size // self.strategy.optimizer.size
         pieces = (self.layout.part(shard, index, parts).float() for index in range(parts))
         return [torch.dot(piece, piece) for piece in pieces]
 
@@ -261,11 +269,11 @@ class ShardedUnit:
     def refresh(self) -> None:
         """Make the parameters the BF16 casts of the masters."""
         updated = self.state.master.to(torch.bfloat16)
-        self._network.all_gather(self._shard, updated, self._strategy.refresh_group)
+        self._network.all_gather(self._shard, updated, self.strategy.refresh_group)
 
     def hash_into(self, digest: "hashlib._Hash") -> None:
         """Add the unpadded FP32 master and BF16 parameters, both as little-endian bytes."""
-        strategy, network = self._strategy, self._network
+        strategy, network = self.strategy, self._network
         part = self.state.master.new_empty(self.layout.padded // strategy.parameters.size)
         network.all_gather_state(part, self.state.master, strategy.refresh_group)
         master = part.new_empty(self.layout.padded)

@@ -4,14 +4,31 @@ of starting the ranks of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import nic_emul
 from tests.nic_emul.ranks import run_ranks
+from training.checkpoint import load_checkpoint, save_checkpoint
 from training.config import RunConfig, strategy_of
 from training.data import Batches, load_corpus
 from training.loop import ShardedTrainer
 from training.network import Network
 from training.volumes import Volume
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to train.
+
+    Attributes:
+        config: of the run.
+        save: where to leave checkpoints, of the state at the start and after every step.
+        resume: a checkpoint to start from.
+    """
+
+    config: RunConfig
+    save: Path | None = None
+    resume: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -32,34 +49,47 @@ class Trained:
     sent: Mapping[tuple[str, str], Volume]
 
 
-def train_many(configs: Sequence[RunConfig]) -> list[Trained]:
-    """Train each of `configs`, which are of one cluster, engine and algorithm, on real ranks."""
-    cluster = strategy_of(configs[0]).cluster
+def train_many(runs: Sequence[RunConfig | Job]) -> list[Trained]:
+    """Train each of `runs`, which are of one cluster, engine and algorithm, on real ranks."""
+    jobs = [run if isinstance(run, Job) else Job(run) for run in runs]
+    config = jobs[0].config
+    cluster = strategy_of(config).cluster
     environment = {
-        "WIREZIP_ENGINE": configs[0].network.engine,
+        "WIREZIP_ENGINE": config.network.engine,
         "WIREZIP_RANKS_PER_NODE": str(cluster.ranks_per_node),
-        "WIREZIP_ALGORITHM": configs[0].network.algorithm,
+        "WIREZIP_ALGORITHM": config.network.algorithm,
     }
-    ranks = run_ranks(train_each, cluster.world_size, list(configs), environment=environment)
+    ranks = run_ranks(train_each, cluster.world_size, jobs, environment=environment)
     return [_together(of_run) for of_run in zip(*ranks, strict=True)]
 
 
-def train_each(configs: Sequence[RunConfig]) -> list[Trained]:
+def train_each(jobs: Sequence[Job]) -> list[Trained]:
     """The part of one rank."""
-    return [_train(config) for config in configs]
+    return [_train(job) for job in jobs]
 
 
-def _train(config: RunConfig) -> Trained:
+def _train(job: Job) -> Trained:
+    config = job.config
     network = Network.over_nics(strategy_of(config))
     trainer = ShardedTrainer(config, network)
     corpus = load_corpus(config.data, vocabulary=config.model.vocabulary)
     batches = Batches(corpus, config.model.context, config.data.batch_size, config.seed)
+    text, first = corpus.sha256, 0
+    if job.resume:
+        first = load_checkpoint(job.resume, config=config, units=trainer.units, text_sha256=text)
+
+    def save(step: int) -> None:
+        if job.save:
+            save_checkpoint(job.save, step, config=config, units=trainer.units, text_sha256=text)
+
+    save(first)
     counters = nic_emul.local_nic().counters
     before = counters.snapshot()
-    results = [
-        trainer.step(step, *batches.at(step, rank=network.rank, world_size=network.world_size))
-        for step in range(config.steps)
-    ]
+    results = []
+    for step in range(first, config.steps):
+        batch = batches.at(step, rank=network.rank, world_size=network.world_size)
+        results.append(trainer.step(step, *batch))
+        save(step + 1)
     sent = {
         (row.role, row.collective): Volume(row.logical_bytes, row.intra_bytes)
         for row in counters.delta(before)

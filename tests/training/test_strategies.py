@@ -122,7 +122,11 @@ def check_bytes(
     point = strategy_of(override(base, strategy=strategy))
     hierarchical = base.network.algorithm == "hierarchical"
     expected = sent_bytes(
-        point, trained.padded, gradient_bytes=gradient_bytes, hierarchical=hierarchical
+        point,
+        trained.padded,
+        gradient_bytes=gradient_bytes,
+        micro_batches=base.data.micro_batches,
+        hierarchical=hierarchical,
     )
     counted = {key: volume for key, volume in trained.sent.items() if key[0] != "other"}
     assert counted == {
@@ -151,6 +155,36 @@ def test_gathering_ahead_changes_nothing(runs: Runs) -> None:
     ahead = dataclasses.replace(config((2, 2)), prefetch=True)
     for strategy, trained in train_with(("zero3", "hpz", "maz3"), ahead).items():
         assert trained == runs((2, 2))[strategy]
+
+
+def in_parts(base: RunConfig, micro_batches: int) -> RunConfig:
+    data = dataclasses.replace(base.data, micro_batches=micro_batches)
+    return dataclasses.replace(base, data=data)
+
+
+def test_bytes_of_micro_batches() -> None:
+    base = in_parts(config((2, 2), steps=1), 2)
+    for strategy, trained in train_with(names((2, 2)), base).items():
+        check_bytes(strategy, trained, base)
+
+
+def unclipped(base: RunConfig) -> RunConfig:
+    """Without the norm, which is summed in as many parts as there are ranks."""
+    return dataclasses.replace(base, optimizer=dataclasses.replace(base.optimizer, clip_norm=0.0))
+
+
+def test_micro_batches_of_one_rank_are_the_ranks_of_one_micro_batch() -> None:
+    (one,) = train_many([in_parts(unclipped(config((1, 1), steps=4)), 2)])
+    two = train_with(("zero1", "zero3"), unclipped(config((2, 1), steps=4)))
+    for trained in two.values():
+        assert trained.param_hash == one.param_hash
+        assert trained.losses == one.losses
+
+
+def test_recomputing_changes_nothing(runs: Runs) -> None:
+    again = dataclasses.replace(config((2, 1)), recompute=True)
+    for strategy, trained in train_with(("zero2", "zero3", "hpz", "maz3"), again).items():
+        assert trained == runs((2, 1))[strategy]
 
 
 def test_collectives_within_nodes_first() -> None:
