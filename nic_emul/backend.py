@@ -249,6 +249,7 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         self._transport.release()
         if not _LIVE:
             self._transport.nic.write_counters()
+            self._transport.nic.write_trace()
 
     def _run(self, operations: list[Operation], result: Result) -> NicWork:
         self._check_open()

@@ -35,6 +35,8 @@ class NicConfig:
         counters_dir: folder where each rank writes its counters at shutdown (`WIREZIP_COUNTERS`).
         pcap_dir: folder where each rank writes the frames that it sends, `rank<rank>.pcap`
             (`WIREZIP_PCAP`).
+        trace_dir: folder where each rank writes when its messages were sent and received,
+            `trace-rank<rank>.jsonl` (`WIREZIP_TRACE`).
         host: address that this rank listens on; None derives it from the master's address
             (`WIREZIP_HOST`).
         ranks_per_node: ranks of the job that share a node, and so reach each other without the NIC
@@ -51,6 +53,7 @@ class NicConfig:
     timeout_s: float = 60.0
     counters_dir: Path | None = None
     pcap_dir: Path | None = None
+    trace_dir: Path | None = None
     host: str | None = None
     ranks_per_node: int = 1
     algorithm: str = "ring"
@@ -87,6 +90,7 @@ class NicConfig:
         found = {name: text for name, text in environment.items() if text.strip()}
         default = cls()
         counters, pcap = found.get("WIREZIP_COUNTERS"), found.get("WIREZIP_PCAP")
+        trace = found.get("WIREZIP_TRACE")
         return cls(
             engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
             mtu=_integer("WIREZIP_MTU", found, default.mtu),
@@ -95,6 +99,7 @@ class NicConfig:
             ),
             counters_dir=None if counters is None else Path(counters),
             pcap_dir=None if pcap is None else Path(pcap),
+            trace_dir=None if trace is None else Path(trace),
             host=found.get("WIREZIP_HOST"),
             ranks_per_node=_integer("WIREZIP_RANKS_PER_NODE", found, default.ranks_per_node),
             algorithm=found.get("WIREZIP_ALGORITHM", default.algorithm).strip(),

@@ -20,6 +20,10 @@ class NamespaceError(NicError, RuntimeError):
     """Network namespaces, or what is to be in them, cannot be made here."""
 
 
+class ReplayError(NicError, ValueError):
+    """A recorded step does not fit together, or holds too little to replay it."""
+
+
 class CorruptWireFrame(NicError, ValueError):
     """A frame that another card in the wire marked is damaged, or was never made by one."""
 

@@ -38,6 +38,7 @@ from nic_emul.message import (
 )
 from nic_emul.nic import Nic
 from nic_emul.sockets import close_abruptly, receive_into, send_all, set_blocking
+from nic_emul.trace import LinkTrace
 
 U8 = NDArray[np.uint8]
 Fail = Callable[[BaseException], object]
@@ -81,6 +82,7 @@ class SendLink:
         timeout_s: float,
         fail: Fail,
         tap: Tap | None = None,
+        trace: LinkTrace | None = None,
         intra: bool = False,
     ) -> None:
         """`intra`: the peer is on this node, and so messages do not pass the NIC."""
@@ -92,6 +94,7 @@ class SendLink:
         self._timeout_s = timeout_s
         self._fail = fail
         self._tap = tap
+        self._trace = trace
         self._intra = intra
         self._jobs: queue.SimpleQueue[_Job | Callable[[], None] | None] = queue.SimpleQueue()
         self._posted = 0
@@ -120,6 +123,8 @@ class SendLink:
         with self._progress:
             self._posted += 1
             ticket = self._posted
+        if self._trace is not None:
+            self._trace.posted()
         self._jobs.put(_Job(traffic, index, data, kind, ticket, received))
         return ticket
 
@@ -138,6 +143,7 @@ class SendLink:
             PeerTimeout: nothing was sent for as long as the timeout.
             JobFailed: the link failed meanwhile.
         """
+        start = time.perf_counter()
         with self._progress:
             while self._sent < ticket:
                 before = self._sent
@@ -146,6 +152,8 @@ class SendLink:
                 moved = self._progress.wait(self._timeout_s)
                 if not moved and self._sent == before:
                     raise PeerTimeout(f"{self._name} took nothing for {self._timeout_s:g} s")
+        if self._trace is not None:
+            self._trace.waited(start)
 
     def close(self, deadline: float) -> None:
         """Send what is queued, until `deadline` (`time.monotonic`), then close."""
@@ -189,6 +197,7 @@ class SendLink:
         return True
 
     def _send(self, job: _Job) -> None:
+        start = time.perf_counter()
         header = Header.describe(
             job.traffic,
             index=job.index,
@@ -201,8 +210,7 @@ class SendLink:
             return
         if self._intra:
             self._nic.pass_by(job.traffic, job.data.size)
-            packed = header.with_body(job.data.size, 0).pack()
-            send_all(self.sock, [packed, job.data.data], self._name)
+            self._give(start, header.with_body(job.data.size, 0).pack(), job.data)
             return
         if job.received is not None:
             packets = job.received.packets
@@ -213,8 +221,16 @@ class SendLink:
             self._tap.sent(job.traffic, job.data.size, packets)
         table = pack_table(packets)
         crc = body_crc(table, packets.payload) if job.received is None else job.received.crc
-        packed = header.with_body(packets.payload.size, crc).pack()
-        send_all(self.sock, [packed + table, packets.payload.data], self._name)
+        self._give(
+            start, header.with_body(packets.payload.size, crc).pack() + table, packets.payload
+        )
+
+    def _give(self, start: float, head: bytes, payload: U8) -> None:
+        """Send what was begun to be made at `start`."""
+        coded = time.perf_counter()
+        send_all(self.sock, [head, payload.data], self._name)
+        if self._trace is not None:
+            self._trace.sent(start, coded, len(head) + payload.size)
 
 
 class RecvLink:
@@ -229,6 +245,7 @@ class RecvLink:
         name: str,
         timeout_s: float,
         tap: Tap | None = None,
+        trace: LinkTrace | None = None,
         intra: bool = False,
     ) -> None:
         """`intra`: the peer is on this node, and so messages do not pass the NIC."""
@@ -238,7 +255,9 @@ class RecvLink:
         self._name = name
         self._nic = nic
         self._tap = tap
+        self._trace = trace
         self._kind = Kind.INTRA if intra else Kind.DATA
+        self._arrived = 0.0
         self._notes = threading.Lock()
         self._header = bytearray(HEADER_BYTES)
         self._staging: U8 = np.empty(0, np.uint8)
@@ -255,8 +274,12 @@ class RecvLink:
         Raises:
             PeerLost, PeerTimeout, ProtocolError, CorruptMessage, CollectiveMismatch.
         """
+        start = time.perf_counter()
         header = self.receive_header()
-        return self.receive_body(header, traffic, index=index, out=out, keep=keep)
+        received = self.receive_body(header, traffic, index=index, out=out, keep=keep)
+        if self._trace is not None:
+            self._trace.received(start, self._arrived)
+        return received
 
     def wait(self) -> None:
         """Return once a message begins, or the connection ends; takes as long as it takes."""
@@ -290,6 +313,7 @@ class RecvLink:
         # Without a marked packet the payload is the data, and needs no staging.
         payload = self._stage(header.payload_bytes, keep) if modes.any() else out
         receive_into(self.sock, payload.data, self._name)
+        self._arrived = time.perf_counter()
         if body_crc(table, payload) != header.body_crc:
             raise CorruptMessage(f"{self._name}: {header}: the checksum of the body is wrong")
         packets = Packets(payload, lengths, modes)
@@ -308,6 +332,7 @@ class RecvLink:
                 f"found {header.payload_bytes}"
             )
         receive_into(self.sock, out.data, self._name)
+        self._arrived = time.perf_counter()
         self._nic.pass_by(traffic, out.size, received=True)
 
     def notify(self, note: Note, value: int = 0, text: str = "") -> None:

@@ -20,14 +20,18 @@ from typing import Any
 
 from nic_emul.errors import NamespaceError
 
+# Nothing is lost on these links, and a queue that fills looks like loss to a probe for it; and a
+# connection that paused for a step would begin again with a small window.
+_TCP_SETTINGS = ("net.ipv4.tcp_early_retrans=0", "net.ipv4.tcp_slow_start_after_idle=0")
 _FOLDER = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 _ISOLATED = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
-# Of a token bucket: what passes at once after a pause. It must hold the largest packet that a
-# kernel keeps in one piece, or it is cut up, which costs processor time.
-BURST_BYTES = 64 * 1024
+# Of a token bucket at least: it must hold the largest packet that a kernel keeps in one piece, or
+# that is cut up, which costs processor time; and what passes while the kernel's timer sleeps.
+_BURST_BYTES_MIN = 64 * 1024
+_BURST_S_MIN = 0.001
 # Larger than what a few connections have in flight: the queue never drops.
 QUEUE_BYTES = 32 << 20
 
@@ -54,8 +58,14 @@ def sandboxed(command: Sequence[str]) -> list[str]:
             *command]  # fmt: skip
 
 
+def burst_bytes(bits_per_second: float) -> int:
+    """Depth of the token bucket of a link of that rate: what passes at once after a pause."""
+    return max(_BURST_BYTES_MIN, int(bits_per_second / 8 * _BURST_S_MIN))
+
+
 def die_with_parent() -> None:
-    """Have Linux kill this process when its parent ends; for `preexec_fn`."""
+    """Have Linux kill this process when its parent ends; for `preexec_fn`. What changes its
+    credentials, as a user namespace does, undoes it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
@@ -134,13 +144,13 @@ class Star:
             _run("ip", "-n", name, "addr", "add", f"{self.addresses[node]}/24", "dev",
                  self.INTERFACE)  # fmt: skip
             _run("ip", "-n", name, "link", "set", "dev", self.INTERFACE, "up")
-            # A connection that paused for a step would begin again with a small window.
-            _run(*inside(name, ["sysctl", "-qw", "net.ipv4.tcp_slow_start_after_idle=0"]))
+            _run(*inside(name, ["sysctl", "-qw", *_TCP_SETTINGS]))
         _run("ip", "link", "set", "dev", "br0", "up")
 
     def limit(self, bits_per_second: float) -> None:
         """Limit both directions of every cable, from now on."""
-        rule = f"root tbf rate {bits_per_second:.0f}bit burst {BURST_BYTES} limit {QUEUE_BYTES}"
+        burst = burst_bytes(bits_per_second)
+        rule = f"root tbf rate {bits_per_second:.0f}bit burst {burst} limit {QUEUE_BYTES}"
         for node, name in enumerate(self.names):
             _batch(name, f"qdisc replace dev {self.INTERFACE} {rule}")
             _batch(None, f"qdisc replace dev port{node} {rule}")

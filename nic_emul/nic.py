@@ -23,6 +23,7 @@ from nic_emul.failure import FailStop
 from nic_emul.message import Traffic
 from nic_emul.packets import wire_bytes
 from nic_emul.topology import Topology
+from nic_emul.trace import Trace
 
 U8 = NDArray[np.uint8]
 
@@ -36,6 +37,9 @@ class Nic:
         failure: ends the process after the first transport error.
         host: the address that groups listen on.
         topology: which ranks share a node.
+        compressing: whether what is sent passes the engine, as the policy says, or all of it goes
+            around; what is received is decoded in any case.
+        trace: when messages were sent and received, if that is to be written.
     """
 
     def __init__(self, config: NicConfig) -> None:
@@ -52,6 +56,8 @@ class Nic:
         self.failure = FailStop()
         self.host = listen_host(config, os.environ)
         self.topology = Topology(config.ranks_per_node)
+        self.compressing = True
+        self.trace = Trace() if config.trace_dir is not None else None
         self.rank: int | None = None
         self._capture: Capture | None = None
         self._engine = get_engine(config.engine)
@@ -81,7 +87,7 @@ class Nic:
         """Cut `data`, uint8 `(n,)`, into packets; sent totals count them."""
         element = traffic.dtype.element
         amounts: dict[str, float] = {}
-        if policy.compresses(traffic.role, element, data.size):
+        if self.compressing and policy.compresses(traffic.role, element, data.size):
             start = time.perf_counter()
             packets = self._engine.encode(data, element, self.config.mtu, bare=True)
             amounts["encode_s"] = time.perf_counter() - start
@@ -154,6 +160,13 @@ class Nic:
         }
         path.write_text(json.dumps(content, indent=1) + "\n")
         return path
+
+    def write_trace(self) -> None:
+        """Write the trace to `trace_dir`, if there is one."""
+        if self.trace is None or self.config.trace_dir is None or self.rank is None:
+            return
+        self.config.trace_dir.mkdir(parents=True, exist_ok=True)
+        self.trace.write(self.config.trace_dir / f"trace-rank{self.rank}.jsonl")
 
 
 def _sent(logical_bytes: int, packets: Packets) -> dict[str, float]:

@@ -29,6 +29,7 @@ from nic_emul.monitor import Monitor
 from nic_emul.nic import Nic
 from nic_emul.sockets import close_abruptly, set_blocking
 from nic_emul.topology import Grid
+from nic_emul.trace import LinkTrace
 
 _CLOSE_S = 10.0
 # What the slowest engine may take to compile itself on a loaded machine, with ranks in a queue.
@@ -248,6 +249,7 @@ class Transport:
             name=self.name_of(hello.source),
             timeout_s=self.timeout_s,
             tap=self._tap(hello.source, self.rank, hello.channel),
+            trace=self._trace(hello.source, self.rank, hello.channel),
             intra=self.shares_node(hello.source),
         )
         with self._changed:
@@ -316,6 +318,7 @@ class Transport:
                 timeout_s=self.timeout_s,
                 fail=self.fail,
                 tap=self._tap(self.rank, key[0], key[1]),
+                trace=self._trace(self.rank, key[0], key[1]),
                 intra=self.shares_node(key[0]),
             )
             self._send_links[key] = link
@@ -332,6 +335,12 @@ class Transport:
             source=ranks[source],
             target=ranks[target],
         )
+
+    def _trace(self, source: int, target: int, channel: Channel) -> LinkTrace | None:
+        trace, ranks = self.nic.trace, self._job_ranks
+        if trace is None or channel is not Channel.COLLECTIVE:
+            return None
+        return trace.link(self.group, ranks[source], ranks[target])
 
     def _check_open(self) -> None:
         self.nic.failure.check()

@@ -21,7 +21,7 @@ from tyro.conf import Positional
 
 from codec.engine import EngineName
 from codec.errors import WirezipError
-from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json
+from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json, write_text
 from training import config
 from training.config import Algorithm, RunConfig
 from training.errors import ConfigError, DataError, RecordError, TrainingError
@@ -44,11 +44,14 @@ COMMANDS = {
     "run": ("training.cli", "Run", "run a program of yours over emulated network cards"),
     "wire": ("nic_emul.cli", "Wire", "compress every frame between a host's interface and a wire"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
+    "testbed": ("training.cli", "Testbed", "train over links that are really slow, and time it"),
     "report": ("training.cli", "Report", "make tables and plots of run folders again"),
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
 }
 
 StepList = Annotated[str, tyro.conf.arg(metavar="STEPS")]
+RateList = Annotated[str, tyro.conf.arg(metavar="RATES")]
+CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
 PcapPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 ProgramArguments = Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCRIPT [ARG ...]")]
 # `codec.packet.MTUS`, which the parser has to know before anything is loaded.
@@ -328,6 +331,64 @@ class Run:
                 console.print(intra)
             _print_paths(console, [self.pcap] if self.pcap else [])
             write_json(self.json, summary.as_dict())
+        return 0
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """Options of `wirezip testbed`."""
+
+    preset: Positional[str]
+    """Name of a preset, or path of a TOML file. Its ranks get a network namespace each, or one for
+    each node. Needs Linux, iproute2, and root or user namespaces."""
+    rate: RateList = "100mbit,400mbit,1gbit"
+    """Rates of the links, each direction; steps without a limit are always measured."""
+    rounds: int = 20
+    """Steps that are measured at each rate, with compression off and on in turn."""
+    mtu: int = 1500
+    """Of the links, in bytes."""
+    strategy: str | None = None
+    """Instead of the preset's."""
+    engine: EngineName | None = None
+    """What compresses when compression is on, instead of the preset's."""
+    world_size: int | None = None
+    """Instead of the preset's."""
+    ranks_per_node: int | None = None
+    """Ranks that share a node, instead of the preset's."""
+    out: Path | None = None
+    """Folder; by default runs/PRESET-testbed-TIME."""
+    csv: CsvPath = None
+    """Where to write the conditions as CSV; `-` is standard output."""
+    json: JsonPath = None
+    """Where to write everything as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.progress import RunProgress
+        from training.records import timestamped
+        from training.report import fall_table, testbed_table
+        from training.testbed import RatePlan, parse_rates, run_testbed
+        from training.testbed_report import Recording, report
+
+        run_config = config.override(
+            config.load(self.preset),
+            strategy=self.strategy,
+            engine=self.engine,
+            world_size=self.world_size,
+            ranks_per_node=self.ranks_per_node,
+        )
+        testbed = RatePlan(parse_rates(self.rate), self.rounds, self.mtu)
+        folder = self.out or timestamped(f"{run_config.name}-testbed")
+        console = console_beside(STANDARD_OUTPUT if self.csv == STANDARD_OUTPUT else self.json)
+        _compile_codec(console, [run_config])
+        with RunProgress(console, total_steps=testbed.steps) as progress:
+            show = partial(progress.step, f"{run_config.strategy} testbed", steps=testbed.steps)
+            run = run_testbed(run_config, testbed, folder, on_step=show)
+        found = report(Recording(run, testbed, folder, run_config.network.ranks_per_node))
+        write_text(self.csv, found.csv())
+        write_json(self.json, found.as_dict())
+        console.print(testbed_table(found))
+        console.print(fall_table(found))
+        _print_paths(console, [folder])
         return 0
 
 

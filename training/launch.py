@@ -24,6 +24,7 @@ from codec.engine import EngineName, SimulatedEngine, get_engine
 from training.capture import capturing
 from training.config import RunConfig, to_toml
 from training.errors import RunError
+from training.machines import ThisMachine
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
 
 POLL_SECONDS = 0.1
@@ -55,13 +56,15 @@ def launch(
     on_step: Callable[[StepRecord], None],
     pcap: Path | None = None,
     resume: Path | None = None,
+    machines: ThisMachine | None = None,
 ) -> Run:
-    """Run `config` with all ranks on this machine and read the result back from `folder`.
+    """Run `config` with all ranks from here and read the result back from `folder`.
 
     Args:
         on_step: called with each step as it is recorded.
         pcap: where to write the frames of the emulated wire.
         resume: a checkpoint to go on from.
+        machines: where the ranks are; this machine if nothing is said.
 
     Raises:
         RunError: a rank stopped early; the message names it and says why.
@@ -72,10 +75,11 @@ def launch(
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
     follower = StepFollower(folder)
+    where = machines or ThisMachine()
     with (
         stop_on_sigterm(),
         capturing(pcap) as variables,
-        _ranks(config, folder, exits, variables, resume),
+        _ranks(config, folder, exits, variables, resume, where),
     ):
         running = config.world_size
         while running:
@@ -122,15 +126,16 @@ def _ranks(
     exits: "queue.Queue[_Exit]",
     variables: Mapping[str, str],
     resume: Path | None,
+    machines: ThisMachine,
 ) -> Iterator[None]:
     """All ranks, each watched by a thread; none of them outlives the block."""
     logs = folder / "logs"
     logs.mkdir(exist_ok=True)
     ranks: list[subprocess.Popen[bytes]] = []
     try:
-        with socket.create_server(("127.0.0.1", 0)) as store:
+        with machines.listen() as store:
             for rank in range(config.world_size):
-                ranks.append(_start(rank, config, folder, store, variables, resume))
+                ranks.append(_start(rank, config, folder, store, variables, resume, machines))
         for rank, process in enumerate(ranks):
             log = logs / f"rank{rank}.log"
             threading.Thread(target=_watch, args=(rank, process, log, exits), daemon=True).start()
@@ -146,6 +151,7 @@ def _start(
     store: socket.socket,
     variables: Mapping[str, str],
     resume: Path | None,
+    machines: ThisMachine,
 ) -> "subprocess.Popen[bytes]":
     command = [sys.executable, "-m", "training.run"]
     command += ["--preset", str(folder / "config.toml"), "--out", str(folder)]
@@ -154,18 +160,18 @@ def _start(
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
         "WORLD_SIZE": str(config.world_size),
-        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_ADDR": store.getsockname()[0],
         "MASTER_PORT": str(store.getsockname()[1]),
         "WIREZIP_STORE_FD": str(store.fileno()),
     }
     with (folder / "logs" / f"rank{rank}.log").open("wb") as log:
         return subprocess.Popen(
-            command,
-            env=os.environ | variables | place,
+            machines.command(rank, command),
+            env=os.environ | variables | place | dict(machines.variables(rank)),
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            pass_fds=(store.fileno(),) if rank == 0 else (),
+            pass_fds=((store.fileno(),) if rank == 0 else ()) + machines.descriptors(rank),
         )
 
 

@@ -21,6 +21,7 @@ from training.data import Batches, Corpus, load_corpus
 from training.errors import DataError
 from training.loop import ShardedTrainer
 from training.network import Network
+from training.pacing import local_pace
 from training.records import (
     Hardware,
     HardwareTotals,
@@ -93,15 +94,20 @@ def _train(
     )
     dist.barrier()
 
+    pace = local_pace()
     counters = nic_emul.local_nic().counters
     engine_start = nic_emul.local_nic().engine_counters()
     started, start = time.perf_counter(), counters.snapshot()
     for step in range(first_step, config.steps):
         tokens, targets = batches.at(step, rank=network.rank, world_size=network.world_size)
+        if pace:
+            pace.await_step(step)
         step_started, before = time.perf_counter(), counters.snapshot()
         communicated = network.communication_seconds
         dump = folder if step in config.dump_tensors else None
         result = trainer.step(step, tokens, targets, dump=dump)
+        if pace:
+            pace.end_step()
         if recorder:
             seconds = time.perf_counter() - step_started
             communicated = network.communication_seconds - communicated
@@ -133,6 +139,8 @@ def _train(
                 folder, step + 1, config=config, units=trainer.units, text_sha256=corpus.sha256
             )
     seconds = time.perf_counter() - started
+    if pace:
+        pace.finish()
 
     # Whatever follows is not traffic of the training and is not counted.
     engine_end = nic_emul.local_nic().engine_counters()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from training.program import ProgramSummary
+    from training.testbed_report import TestbedReport
 
 STYLE = Path(__file__).with_name("plots.mplstyle")
 
@@ -140,6 +141,52 @@ def hardware_table(run: Run) -> Table | None:
             f"{found['input_stalls']:,}",
             f"{found['output_stalls']:,}",
             f"{1e3 * found['seconds']:.3f} ms",
+        )
+    return table
+
+
+def testbed_table(found: "TestbedReport") -> Table:
+    """A row per condition: what was measured, and what was predicted of it."""
+    table = _table(
+        f"{found.preset}, {found.strategy}, {found.ranks} ranks, engine {found.engine}; "
+        "medians of rank 0, ms",
+        ("links", "compression"),
+        ("steps", "step", "predicted", "error", "communication", "codec", "wire MB"),
+    )
+    for row in found.rows:
+        table.add_row(
+            f"{row.mbit:g} Mb/s" if row.mbit else "no limit",
+            row.compression,
+            str(row.steps),
+            f"{1e3 * row.step_s:.1f}",
+            f"{1e3 * row.predicted_s:.1f}",
+            f"{row.error_percent:+.1f} %",
+            f"{1e3 * row.communication_s:.1f}",
+            f"{1e3 * row.codec_s:.1f}",
+            f"{row.wire_bytes / 1e6:.2f}",
+        )
+    table.add_section()
+    table.add_row("limited", "median error", "", "", "", f"{found.error_median_percent:.1f} %")
+    table.add_row("limited", "largest error", "", "", "", f"{found.error_max_percent:.1f} %")
+    return table
+
+
+def fall_table(found: "TestbedReport") -> Table:
+    """A row per rate: how far communication falls, beside what wire bytes promise."""
+    table = _table(
+        "communication of rank 0, compression off against on, ms",
+        ("links",),
+        ("off", "on", "wire on / off", "fall expected", "fall", "reached"),
+    )
+    for fall in found.falls:
+        table.add_row(
+            f"{fall.mbit:g} Mb/s",
+            f"{1e3 * fall.communication_off_s:.1f}",
+            f"{1e3 * fall.communication_on_s:.1f}",
+            f"{fall.wire_ratio:.3f}",
+            f"{1e3 * fall.expected_s:.1f}",
+            f"{1e3 * fall.fall_s:.1f}",
+            f"{fall.reached_percent:.0f} %",
         )
     return table
 
