@@ -1,16 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`wirezip wire`: a frozen dataclass of options with `run`; `training.cli` gathers it.
+"""`wirezip wire | infer`: frozen dataclasses of options with `run`; `training.cli` gathers them.
 
-What it loads besides, it loads in `run`.
+What they load besides, they load in `run`.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
+from tyro.conf import Positional
 
 from codec.engine import EngineName
+from codec.errors import InvalidInput
 from codec.output import JsonPath, console_beside, write_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nic_emul.inference_study import Row
 
 Interface = Annotated[str, tyro.conf.arg(metavar="INTERFACE")]
 Namespace = Annotated[str | None, tyro.conf.arg(metavar="NAME|PATH")]
@@ -62,3 +71,63 @@ class Wire:
 
     def _report(self, counters: dict[str, Any]) -> None:
         write_json(self.json, counters)
+
+
+@dataclass(frozen=True)
+class Infer:
+    """Options of `wirezip infer`."""
+
+    paths: Positional[tuple[Path, ...]]
+    """Checkpoints or tensors of a run, as `wirezip bench` takes them."""
+    cast: Literal["bf16", "fp16", "e4m3", "e5m2"] | None = None
+    """Round wider floating-point tensors to this first."""
+    tensors: tuple[str, ...] = ("*",)
+    """Shell patterns of the names of tensors to take, such as 'gradient/*'."""
+    packets: int = 32
+    """Packets to take of each tensor at most, evenly spread."""
+    mtu: Literal[1024, 4096] = 4096
+    """Bytes of a packet's payload."""
+    json: JsonPath = None
+    """Where to write a row for each group of tensors, type and phase as JSON; `-` is standard
+    output."""
+
+    def run(self) -> int:
+        from nic_emul.inference_study import Study, measure
+
+        if not self.paths:
+            raise InvalidInput("paths: expected at least one checkpoint; found none")
+        if self.packets < 1:
+            raise InvalidInput(f"packets: expected at least 1; found {self.packets}")
+        console = console_beside(self.json)
+        study = Study(
+            packet_bytes=self.mtu, packets=self.packets, cast=self.cast, tensors=self.tensors
+        )
+        rows = measure(self.paths, study)
+        console.print(_infer_table(rows))
+        write_json(self.json, [asdict(row) for row in rows])
+        return 0
+
+
+def _infer_table(rows: "Sequence[Row]") -> "Table":
+    """A line for each type and phase: ratio original / payload, and what was inferred wrongly."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    from nic_emul.inference_study import total
+
+    table = Table(box=SIMPLE_HEAD)
+    for name in ("type", "phase", "packets", "tagged", "inferred", "off", "wrong", "taken for"):
+        table.add_column(name, justify="left" if name in ("type", "taken for") else "right")
+    kinds = sorted({(row.dtype, row.phase) for row in rows})
+    for dtype, phase in kinds:
+        row = total([r for r in rows if (r.dtype, r.phase) == (dtype, phase)])
+        ratios = (row.tagged_bytes, row.inferred_bytes, row.off_bytes)
+        table.add_row(
+            dtype,
+            str(phase),
+            f"{row.packets:,}",
+            *(f"{row.original_bytes / size:.3f}" for size in ratios),
+            f"{100 * row.wrong / row.packets:.2f} %",
+            ", ".join(f"{name} {count}" for name, count in row.found.items()),
+        )
+    return table

@@ -4,10 +4,10 @@
 import ipaddress
 import math
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 from codec.engine import ENGINE_NAMES
 from codec.packet import MTUS
@@ -16,6 +16,8 @@ from nic_emul.roles import Role
 
 Algorithm = Literal["ring", "hierarchical"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
+ElementSource = Literal["tagged", "inferred", "off"]
+ELEMENT_SOURCES: tuple[ElementSource, ...] = get_args(ElementSource)
 LOOPBACK = "127.0.0.1"
 # What fits the field of a hello.
 RANKS_PER_NODE_MAX = 0xFFFF
@@ -46,6 +48,7 @@ class NicConfig:
         algorithm: how all-reduce, reduce-scatter and all-gather go (`WIREZIP_ALGORITHM`): in one
             ring, or `hierarchical`, within nodes and between nodes, where the ranks of the group
             fill two or more nodes with two or more each, as many on every node.
+        element: how the NIC learns element types (`WIREZIP_ELEMENT`, `element_source.py`).
     """
 
     engine: str = "numba"
@@ -56,13 +59,11 @@ class NicConfig:
     trace_dir: Path | None = None
     host: str | None = None
     ranks_per_node: int = 1
-    algorithm: str = "ring"
+    algorithm: Algorithm = "ring"
+    element: ElementSource = "tagged"
 
     def __post_init__(self) -> None:
-        if self.engine not in ENGINE_NAMES:
-            raise ConfigError(
-                f"WIREZIP_ENGINE: expected one of {', '.join(ENGINE_NAMES)}; found {self.engine!r}"
-            )
+        _check_choice("WIREZIP_ENGINE", self.engine, ENGINE_NAMES)
         if self.mtu not in MTUS:
             raise ConfigError(f"WIREZIP_MTU: expected one of {MTUS}; found {self.mtu}")
         if not 0 < self.timeout_s < math.inf:
@@ -74,11 +75,8 @@ class NicConfig:
                 f"WIREZIP_RANKS_PER_NODE: expected 1 to {RANKS_PER_NODE_MAX}; "
                 f"found {self.ranks_per_node}"
             )
-        if self.algorithm not in ALGORITHMS:
-            raise ConfigError(
-                f"WIREZIP_ALGORITHM: expected one of {', '.join(ALGORITHMS)}; "
-                f"found {self.algorithm!r}"
-            )
+        _check_choice("WIREZIP_ALGORITHM", self.algorithm, ALGORITHMS)
+        _check_choice("WIREZIP_ELEMENT", self.element, ELEMENT_SOURCES)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "NicConfig":
@@ -92,7 +90,7 @@ class NicConfig:
         counters, pcap = found.get("WIREZIP_COUNTERS"), found.get("WIREZIP_PCAP")
         trace = found.get("WIREZIP_TRACE")
         return cls(
-            engine=found.get("WIREZIP_ENGINE", default.engine).strip(),
+            engine=_text("WIREZIP_ENGINE", found, default.engine),
             mtu=_integer("WIREZIP_MTU", found, default.mtu),
             timeout_s=_number(
                 "WIREZIP_TIMEOUT_S", found.get("WIREZIP_TIMEOUT_S", str(default.timeout_s)), float
@@ -102,7 +100,8 @@ class NicConfig:
             trace_dir=None if trace is None else Path(trace),
             host=found.get("WIREZIP_HOST"),
             ranks_per_node=_integer("WIREZIP_RANKS_PER_NODE", found, default.ranks_per_node),
-            algorithm=found.get("WIREZIP_ALGORITHM", default.algorithm).strip(),
+            algorithm=cast(Algorithm, _text("WIREZIP_ALGORITHM", found, default.algorithm)),
+            element=cast(ElementSource, _text("WIREZIP_ELEMENT", found, default.element)),
         )
 
 
@@ -143,6 +142,15 @@ def listen_host(config: NicConfig, environment: Mapping[str, str]) -> str:
         raise ConfigError(
             f"MASTER_ADDR: expected an address that this host can reach; found {master!r} ({error})"
         ) from error
+
+
+def _text(name: str, found: Mapping[str, str], default: str) -> str:
+    return found.get(name, default).strip()
+
+
+def _check_choice(name: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name}: expected one of {', '.join(choices)}; found {value!r}")
 
 
 def _integer(name: str, found: Mapping[str, str], default: int) -> int:

@@ -14,13 +14,13 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from nic_emul.config import ALGORITHMS
+from nic_emul.config import ALGORITHMS, ELEMENT_SOURCES, Algorithm, ElementSource
 from nic_emul.errors import AuthenticationError, PeerLost, ProtocolError
 from nic_emul.message import PROTOCOL_VERSION
 from nic_emul.sockets import receive_into, send_all
 
 _MAGIC = b"WZHI"
-_FIELDS = struct.Struct("<4sBBHIIHB")
+_FIELDS = struct.Struct("<4sBBHIIHBB")
 _MAC_BYTES = hashlib.sha256().digest_size
 HELLO_BYTES = _FIELDS.size + _MAC_BYTES
 SECRET_BYTES = 32
@@ -42,7 +42,8 @@ class Hello:
     channel: Channel
     mtu: int
     ranks_per_node: int = 1
-    algorithm: str = "ring"
+    algorithm: Algorithm = "ring"
+    element: ElementSource = "tagged"
 
     def pack(self, secret: bytes) -> bytes:
         """The hello as it travels, `HELLO_BYTES` long."""
@@ -55,6 +56,7 @@ class Hello:
             self.target,
             self.ranks_per_node,
             ALGORITHMS.index(self.algorithm),
+            ELEMENT_SOURCES.index(self.element),
         )
         return fields + _mac(secret, b"hello", fields)
 
@@ -74,8 +76,16 @@ class Hello:
             raise ProtocolError(
                 f"hello: expected protocol version {PROTOCOL_VERSION}; found {version}"
             )
-        ranks_per_node, algorithm = settings
-        return cls(source, target, Channel(channel), mtu, ranks_per_node, ALGORITHMS[algorithm])
+        ranks_per_node, algorithm, element = settings
+        return cls(
+            source,
+            target,
+            Channel(channel),
+            mtu,
+            ranks_per_node,
+            ALGORITHMS[algorithm],
+            ELEMENT_SOURCES[element],
+        )
 
 
 def greet(sock: socket.socket, hello: Hello, secret: bytes, peer: str) -> None:

@@ -19,6 +19,7 @@ from nic_emul import policy
 from nic_emul.capture import Capture, Tap, load_headers
 from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
+from nic_emul.element_source import Source, source_of
 from nic_emul.failure import FailStop
 from nic_emul.message import Traffic
 from nic_emul.packets import wire_bytes
@@ -60,6 +61,7 @@ class Nic:
         self.trace = Trace() if config.trace_dir is not None else None
         self.rank: int | None = None
         self._capture: Capture | None = None
+        self._source = source_of(config.element)
         self._engine = get_engine(config.engine)
         self._around = get_engine("null")
         self._simulated = False
@@ -67,7 +69,7 @@ class Nic:
             # There every packet passes through the hardware, coded or not.
             self._around = self._engine.around
             self._simulated = True
-        _warm_up(self._engine, config.mtu)
+        _warm_up(self._source, self._engine, config.mtu)
 
     def set_rank(self, rank: int) -> None:
         """Tell the NIC its rank in the job, for the names of its files; the first call counts."""
@@ -87,9 +89,11 @@ class Nic:
         """Cut `data`, uint8 `(n,)`, into packets; sent totals count them."""
         element = traffic.dtype.element
         amounts: dict[str, float] = {}
-        if self.compressing and policy.compresses(traffic.role, element, data.size):
+        if self.compressing and policy.compresses(
+            traffic.role, element, data.size, self.config.element
+        ):
             start = time.perf_counter()
-            packets = self._engine.encode(data, element, self.config.mtu, bare=True)
+            packets = self._source.encode(self._engine, data, element, self.config.mtu)
             amounts["encode_s"] = time.perf_counter() - start
         else:
             packets = self._around.encode(data, element, self.config.mtu, bare=True)
@@ -115,7 +119,8 @@ class Nic:
         marked = int(np.count_nonzero(packets.modes))
         if marked or self._simulated:
             start = time.perf_counter()
-            self._engine.decode(packets, traffic.dtype.element, self.config.mtu, out, bare=True)
+            element = traffic.dtype.element
+            self._source.decode(self._engine, packets, element, self.config.mtu, out)
             amounts["decode_s"] = time.perf_counter() - start
         amounts |= {
             "received_messages": 1,
@@ -180,7 +185,7 @@ def _sent(logical_bytes: int, packets: Packets) -> dict[str, float]:
     }
 
 
-def _warm_up(engine: Engine, block_bytes: int) -> None:
+def _warm_up(source: Source, engine: Engine, block_bytes: int) -> None:
     """Let `engine` do once what it may do slowly the first time, such as compiling itself.
 
     Peers must not time out over that, and codec seconds must not contain it.
@@ -189,8 +194,8 @@ def _warm_up(engine: Engine, block_bytes: int) -> None:
     crc32c(data)
     out = np.empty_like(data)
     for element in (ElementType.BF16, ElementType.FP16, ElementType.FP32):
-        packets = engine.encode(data, element, block_bytes, bare=True)
-        engine.decode(packets, element, block_bytes, out, bare=True)
+        packets = source.encode(engine, data, element, block_bytes)
+        source.decode(engine, packets, element, block_bytes, out)
 
 
 class _Local:

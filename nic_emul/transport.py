@@ -232,6 +232,7 @@ class Transport:
             ("WIREZIP_MTU", config.mtu, hello.mtu),
             ("WIREZIP_RANKS_PER_NODE", config.ranks_per_node, hello.ranks_per_node),
             ("WIREZIP_ALGORITHM", config.algorithm, hello.algorithm),
+            ("WIREZIP_ELEMENT", config.element, hello.element),
         ):
             if ours != theirs:
                 sock.close()
@@ -304,7 +305,15 @@ class Transport:
             raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
         set_blocking(sock, self.timeout_s)
         config = self.nic.config
-        hello = Hello(self.rank, peer, channel, config.mtu, config.ranks_per_node, config.algorithm)
+        hello = Hello(
+            self.rank,
+            peer,
+            channel,
+            config.mtu,
+            config.ranks_per_node,
+            config.algorithm,
+            config.element,
+        )
         greet(sock, hello, self._secret, self.name_of(peer))
 
     def _add(self, key: Key, sock: socket.socket) -> SendLink:

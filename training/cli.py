@@ -23,7 +23,7 @@ from codec.engine import EngineName
 from codec.errors import WirezipError
 from codec.output import STANDARD_OUTPUT, JsonPath, console_beside, write_json, write_text
 from training import config
-from training.config import Algorithm, RunConfig
+from training.config import Algorithm, ElementSource, RunConfig
 from training.errors import ConfigError, DataError, RecordError, TrainingError
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ COMMANDS = {
     "train": ("training.cli", "Train", "train a preset with all ranks on this machine"),
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
     "run": ("training.cli", "Run", "run a program of yours over emulated network cards"),
+    "infer": ("nic_emul.cli", "Infer", "report how well element types are told from bytes"),
     "wire": ("nic_emul.cli", "Wire", "compress every frame between a host's interface and a wire"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "testbed": ("training.cli", "Testbed", "train over links that are really slow, and time it"),
@@ -160,6 +161,9 @@ class Train:
     preset's."""
     algorithm: Algorithm | None = None
     """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
+    element: ElementSource | None = None
+    """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
+    off; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -223,6 +227,9 @@ class Compare:
     preset's."""
     algorithm: Algorithm | None = None
     """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
+    element: ElementSource | None = None
+    """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
+    off; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -298,6 +305,9 @@ class Run:
     """Ranks that share a node, and so reach each other without a network card."""
     algorithm: Algorithm = "ring"
     """Collectives in one ring, or within nodes and then between them."""
+    element: ElementSource = "tagged"
+    """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
+    off."""
     intra_gb_per_s: float = config.INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, for the time that is
     modelled; by default NVLink 4."""
@@ -320,6 +330,7 @@ class Run:
             pcap=self.pcap,
             ranks_per_node=self.ranks_per_node,
             algorithm=self.algorithm,
+            element=self.element,
             intra_gb_per_s=self.intra_gb_per_s,
         )
         console = console_beside(self.json)
@@ -454,6 +465,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         world_size=command.world_size,
         ranks_per_node=command.ranks_per_node,
         algorithm=command.algorithm,
+        element=command.element,
         steps=command.steps,
         seed=command.seed,
         dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),

@@ -20,8 +20,9 @@ from training.strategy import Strategy, parse_strategy
 
 ReduceDtype = Literal["bf16", "fp32"]
 Activation = Literal["gelu", "relu"]
-# `nic_emul.config.Algorithm`; the launcher loads nothing of the NIC's.
+# Those of `nic_emul.config`; the launcher loads nothing of the NIC's.
 Algorithm = Literal["ring", "hierarchical"]
+ElementSource = Literal["tagged", "inferred", "off"]
 
 BYTE_VALUES = 256
 # Tokens are kept in 16 bits.
@@ -108,6 +109,8 @@ class NetworkConfig:
     """Ranks that share a node, and so reach each other without a NIC; divides the world size."""
     algorithm: Algorithm = "ring"
     """How collectives go: in one ring, or within nodes and then between them."""
+    element: ElementSource = "tagged"
+    """How NICs learn element types: tagged by the program, inferred from each packet, or off."""
     intra_gb_per_s: float = INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, in 10^9 bytes a second, for
     the time that is modelled."""
@@ -181,6 +184,7 @@ def override(
     clock_mhz: float | None = None,
     ranks_per_node: int | None = None,
     algorithm: Algorithm | None = None,
+    element: ElementSource | None = None,
     checkpoint_every: int | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
@@ -202,6 +206,7 @@ def override(
         "clock_mhz": clock_mhz,
         "ranks_per_node": ranks_per_node,
         "algorithm": algorithm,
+        "element": element,
     }
     network = {key: value for key, value in network.items() if value is not None}
     given["network"] = dataclasses.replace(config.network, **network)

@@ -24,7 +24,7 @@ from typing import Any
 
 from codec.engine import EngineName
 from training.capture import capturing
-from training.config import INTRA_GB_PER_S, Algorithm
+from training.config import INTRA_GB_PER_S, Algorithm, ElementSource
 from training.errors import ConfigError, RunError
 from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
 from training.records import IntraNode, Totals, TrafficRow, add_up, intra_node
@@ -50,6 +50,7 @@ class ProgramConfig:
         pcap: where to write the frames of the emulated wire, None for nowhere.
         ranks_per_node: ranks that share a node, and so reach each other without a NIC.
         algorithm: how collectives go, in one ring or within nodes and then between them.
+        element: how the NICs learn element types.
         intra_gb_per_s: speed of their way to each other, each direction, for modelled time.
     """
 
@@ -60,6 +61,7 @@ class ProgramConfig:
     pcap: Path | None = None
     ranks_per_node: int = 1
     algorithm: Algorithm = "ring"
+    element: ElementSource = "tagged"
     intra_gb_per_s: float = INTRA_GB_PER_S
 
     def __post_init__(self) -> None:
@@ -147,6 +149,7 @@ def _nic_variables(config: ProgramConfig, counters: Path) -> dict[str, str]:
         "WIREZIP_COUNTERS": str(counters),
         "WIREZIP_RANKS_PER_NODE": str(config.ranks_per_node),
         "WIREZIP_ALGORITHM": config.algorithm,
+        "WIREZIP_ELEMENT": config.element,
         "WIREZIP_TIMEOUT_S": os.environ.get("WIREZIP_TIMEOUT_S", str(TIMEOUT_SECONDS)),
         # torch must load the entry point, or the program talks to the backend that it asks for.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",

@@ -73,6 +73,7 @@ def main() -> int:
         _configure_nic("WIREZIP_MTU", str(run.network.mtu))
         _configure_nic("WIREZIP_RANKS_PER_NODE", str(run.network.ranks_per_node))
         _configure_nic("WIREZIP_ALGORITHM", run.network.algorithm)
+        _configure_nic("WIREZIP_ELEMENT", run.network.element)
 
         from training.rank import train_rank
 

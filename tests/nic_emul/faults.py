@@ -17,6 +17,7 @@ import torch.distributed as dist
 import nic_emul
 from codec.engine import Engine, Packets
 from nic_emul import backend, links, nic
+from nic_emul.element_source import Source
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
 
 CULPRIT = 1
@@ -317,9 +318,9 @@ def init_while_one_rank_compiles(rank: int, size: int, store: dist.Store) -> flo
     if rank == CULPRIT:
         warm_up = nic._warm_up
 
-        def slow(engine: Engine, block_bytes: int) -> None:
+        def slow(source: Source, engine: Engine, block_bytes: int) -> None:
             time.sleep(3)
-            warm_up(engine, block_bytes)
+            warm_up(source, engine, block_bytes)
 
         nic._warm_up = slow
     dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)

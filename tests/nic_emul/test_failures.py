@@ -148,6 +148,7 @@ def test_overheard_hello_changes_nothing() -> None:
         ("WIREZIP_MTU", "1024", "4096"),
         ("WIREZIP_RANKS_PER_NODE", "2", "1"),
         ("WIREZIP_ALGORITHM", "hierarchical", "ring"),
+        ("WIREZIP_ELEMENT", "inferred", "off"),
     ],
 )
 def test_ranks_with_different_settings(variable: str, own: str, others: str) -> None:

@@ -45,6 +45,7 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_HOST": "10.0.0.7",
             "WIREZIP_RANKS_PER_NODE": "8",
             "WIREZIP_ALGORITHM": "hierarchical",
+            "WIREZIP_ELEMENT": "inferred",
             "LOCAL_WORLD_SIZE": "4",
             "PATH": "/bin",
         }
@@ -58,6 +59,7 @@ def test_configuration_from_environment() -> None:
         host="10.0.0.7",
         ranks_per_node=8,
         algorithm="hierarchical",
+        element="inferred",
     )
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096
 
@@ -79,6 +81,7 @@ def test_configuration_from_environment() -> None:
         ("WIREZIP_RANKS_PER_NODE", "65536"),
         ("WIREZIP_RANKS_PER_NODE", "two"),
         ("WIREZIP_ALGORITHM", "tree"),
+        ("WIREZIP_ELEMENT", "guessed"),
     ],
 )
 def test_nonsense_in_the_environment_is_named(name: str, value: str) -> None:

@@ -13,14 +13,14 @@ import pytest
 
 from codec.packet import MTUS
 from nic_emul.capture import read
-from nic_emul.config import ALGORITHMS
+from nic_emul.config import ALGORITHMS, ELEMENT_SOURCES
 from nic_emul.failure import EXIT_CODE
 from nic_emul.replace import REPLACEABLE
 from tests.tools import require_module
 from tests.training.runs import ROOT, command, wirezip
 from training import program
 from training.cli import Mtu, main
-from training.config import Algorithm
+from training.config import Algorithm, ElementSource
 from training.errors import ConfigError
 from training.program import ProgramConfig
 
@@ -192,6 +192,7 @@ def test_ranks_are_not_started_in_ranks(monkeypatch: pytest.MonkeyPatch) -> None
 def test_what_is_written_twice_agrees() -> None:
     """The launcher knows these without the package, whose import loads torch."""
     assert get_args(Algorithm) == ALGORITHMS
+    assert get_args(ElementSource) == ELEMENT_SOURCES
     assert ",".join(REPLACEABLE) == program.BACKENDS
     assert program.LOST_OTHERS == EXIT_CODE
     assert get_args(Mtu) == MTUS
