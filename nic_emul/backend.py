@@ -250,6 +250,7 @@ class WirezipGroup(_Base):  # type: ignore[misc]
         if not _LIVE:
             self._transport.nic.write_counters()
             self._transport.nic.write_trace()
+            self._transport.nic.leave_switch()
 
     def _run(self, operations: list[Operation], result: Result) -> NicWork:
         self._check_open()

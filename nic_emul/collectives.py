@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nic_emul import hierarchy, ring
+from nic_emul import hierarchy, in_network, ring
 from nic_emul.dtypes import describe
 from nic_emul.errors import UnsupportedOperation
 from nic_emul.message import Traffic
@@ -52,6 +52,8 @@ class Collectives:
                 _reduce_alone(flat, reduce_op)
             elif self._grid:
                 hierarchy.all_reduce(exchange, self._grid, flat, reduce_op)
+            elif in_network.can_sum(exchange, reduce_op):
+                in_network.all_reduce(exchange, flat, reduce_op)
             else:
                 ring.all_reduce(exchange, flat, reduce_op)
             put_back(tensor, flat)
@@ -104,6 +106,8 @@ class Collectives:
                 _reduce_alone(result, reduce_op)
             elif self._grid:
                 hierarchy.reduce_scatter(exchange, self._grid, result, flat, reduce_op)
+            elif in_network.can_sum(exchange, reduce_op):
+                in_network.reduce_scatter(exchange, result, flat, reduce_op)
             else:
                 ring.reduce_scatter(exchange, result, flat, reduce_op)
             put_back(out, result)

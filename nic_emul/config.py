@@ -5,7 +5,7 @@ import ipaddress
 import math
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, cast, get_args
 
@@ -14,13 +14,14 @@ from codec.packet import MTUS
 from nic_emul.errors import ConfigError
 from nic_emul.roles import Role
 
-Algorithm = Literal["ring", "hierarchical"]
+Algorithm = Literal["ring", "hierarchical", "switch"]
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
 ElementSource = Literal["tagged", "inferred", "off"]
 ELEMENT_SOURCES: tuple[ElementSource, ...] = get_args(ElementSource)
 LOOPBACK = "127.0.0.1"
 # What fits the field of a hello.
 RANKS_PER_NODE_MAX = 0xFFFF
+SWITCH_SECRET_BYTES_MIN = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +47,14 @@ class NicConfig:
             `LOCAL_WORLD_SIZE` is not asked: here it is the number of ranks on one machine, which is
             all of them where a machine plays a cluster, and then nothing would cross a NIC.
         algorithm: how all-reduce, reduce-scatter and all-gather go (`WIREZIP_ALGORITHM`): in one
-            ring, or `hierarchical`, within nodes and between nodes, where the ranks of the group
-            fill two or more nodes with two or more each, as many on every node.
+            ring; `hierarchical`, within nodes and between nodes, where the ranks of the group fill
+            two or more nodes with two or more each, as many on every node; or by the `switch`,
+            which sums what it can (`in_network.py`).
         element: how the NIC learns element types (`WIREZIP_ELEMENT`, `element_source.py`).
+        switch: host and port of the switch that connects the nodes (`WIREZIP_SWITCH=HOST:PORT`);
+            None for links from NIC to NIC.
+        switch_secret: what the switch and all ranks of its job share, at least 16 bytes
+            (`WIREZIP_SWITCH_SECRET`, in hexadecimal).
     """
 
     engine: str = "numba"
@@ -61,6 +67,8 @@ class NicConfig:
     ranks_per_node: int = 1
     algorithm: Algorithm = "ring"
     element: ElementSource = "tagged"
+    switch: tuple[str, int] | None = None
+    switch_secret: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         _check_choice("WIREZIP_ENGINE", self.engine, ENGINE_NAMES)
@@ -77,6 +85,15 @@ class NicConfig:
             )
         _check_choice("WIREZIP_ALGORITHM", self.algorithm, ALGORITHMS)
         _check_choice("WIREZIP_ELEMENT", self.element, ELEMENT_SOURCES)
+        if self.algorithm == "switch" and self.switch is None:
+            raise ConfigError(
+                "WIREZIP_SWITCH: expected HOST:PORT for the algorithm switch; found none"
+            )
+        if self.switch is not None and len(self.switch_secret) < SWITCH_SECRET_BYTES_MIN:
+            raise ConfigError(
+                f"WIREZIP_SWITCH_SECRET: expected at least {SWITCH_SECRET_BYTES_MIN} bytes in "
+                f"hexadecimal; found {len(self.switch_secret)}"
+            )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> "NicConfig":
@@ -102,6 +119,8 @@ class NicConfig:
             ranks_per_node=_integer("WIREZIP_RANKS_PER_NODE", found, default.ranks_per_node),
             algorithm=cast(Algorithm, _text("WIREZIP_ALGORITHM", found, default.algorithm)),
             element=cast(ElementSource, _text("WIREZIP_ELEMENT", found, default.element)),
+            switch=_address("WIREZIP_SWITCH", found),
+            switch_secret=_secret("WIREZIP_SWITCH_SECRET", found),
         )
 
 
@@ -169,3 +188,23 @@ def _check_host(host: str) -> None:
         ipaddress.IPv4Address(host)
     except ValueError as error:
         raise ConfigError(f"WIREZIP_HOST: expected an IPv4 address; found {host!r}") from error
+
+
+def _address(name: str, found: Mapping[str, str]) -> tuple[str, int] | None:
+    if name not in found:
+        return None
+    host, _, port = found[name].strip().rpartition(":")
+    try:
+        if 0 < int(port) < 1 << 16:
+            return str(ipaddress.IPv4Address(host)), int(port)
+    except ValueError:
+        pass
+    raise ConfigError(f"{name}: expected an IPv4 address and a port; found {found[name]!r}")
+
+
+def _secret(name: str, found: Mapping[str, str]) -> bytes:
+    try:
+        return bytes.fromhex(found.get(name, ""))
+    except ValueError as error:
+        # Not the value, which is a secret.
+        raise ConfigError(f"{name}: expected hexadecimal digits; found others") from error

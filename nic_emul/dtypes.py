@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from codec.elements import ElementType
-from nic_emul.errors import UnsupportedOperation
+from nic_emul.errors import ProtocolError, UnsupportedOperation
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,17 @@ def describe(dtype: torch.dtype) -> Dtype:
     if dtype not in _BY_DTYPE:
         raise UnsupportedOperation(f"dtype: expected a plain torch dtype; found {dtype}")
     return _BY_DTYPE[dtype]
+
+
+def by_tag(tag: int) -> Dtype:
+    """The entry with header number `tag`.
+
+    Raises:
+        ProtocolError: there is none.
+    """
+    if tag >= len(_ORDER):
+        raise ProtocolError(f"dtype tag: expected 0 to {len(_ORDER) - 1}; found {tag}")
+    return _BY_DTYPE[_ORDER[tag]]
 
 
 def label_of(tag: int) -> str:

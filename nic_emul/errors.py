@@ -52,6 +52,10 @@ class PeerFailed(TransportError):
         self.reason = reason
 
 
+class SwitchLost(TransportError):
+    """The switch died, or was never there."""
+
+
 class PeerTimeout(TransportError, TimeoutError):
     """A peer made no progress for as long as the timeout allows."""
 

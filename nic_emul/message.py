@@ -227,6 +227,11 @@ def check_header(found: Header, expected: Header, peer: str) -> None:
         )
 
 
+def same_message(header: Header, other: Header) -> bool:
+    """Whether two headers announce the same message; what its packets hold may differ."""
+    return _identity(header) == _identity(other)
+
+
 def pack_table(packets: Packets) -> bytes:
     """The packet table of a message."""
     marks = (packets.modes != Mode.RAW).astype("<u2") * np.uint16(_MARK)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The emulated NIC of this process: policy, engine and counters, shared by all process groups."""
 
+import copy
 import json
 import os
 import threading
@@ -25,6 +26,7 @@ from nic_emul.message import Traffic
 from nic_emul.packets import wire_bytes
 from nic_emul.topology import Topology
 from nic_emul.trace import Trace
+from nic_emul.uplink import Uplink
 
 U8 = NDArray[np.uint8]
 
@@ -41,6 +43,7 @@ class Nic:
         compressing: whether what is sent passes the engine, as the policy says, or all of it goes
             around; what is received is decoded in any case.
         trace: when messages were sent and received, if that is to be written.
+        uplink: the way to the switch, None if there is none.
     """
 
     def __init__(self, config: NicConfig) -> None:
@@ -59,6 +62,9 @@ class Nic:
         self.topology = Topology(config.ranks_per_node)
         self.compressing = True
         self.trace = Trace() if config.trace_dir is not None else None
+        self.uplink: Uplink | None = None
+        if config.switch is not None:
+            self.uplink = Uplink(config.switch, config.switch_secret, timeout_s=config.timeout_s)
         self.rank: int | None = None
         self._capture: Capture | None = None
         self._source = source_of(config.element)
@@ -76,8 +82,23 @@ class Nic:
         if self.rank is not None:
             return
         self.rank = rank
+        self.begin_capture(f"rank{rank}")
+
+    def begin_capture(self, name: str) -> None:
+        """Capture what is sent from now on in `<name>.pcap`, if that is asked for."""
         if self.config.pcap_dir is not None:
-            self._capture = Capture(self.config.pcap_dir / f"rank{rank}.pcap")
+            self._capture = Capture(self.config.pcap_dir / f"{name}.pcap")
+
+    def with_own_counters(self) -> "Nic":
+        """A NIC that counts by itself and shares everything else with this one."""
+        other = copy.copy(self)
+        other.counters = Counters()
+        return other
+
+    def leave_switch(self) -> None:
+        """Close the connection to the switch, if there is one; another group opens it again."""
+        if self.uplink is not None:
+            self.uplink.close()
 
     def tap(self, *, group: str, channel: str, source: int, target: int) -> Tap | None:
         """What the link between two ranks of the job tells the capture; None if there is none."""

@@ -21,6 +21,9 @@ from dataclasses import dataclass
 
 STEP_BYTES = 512 * 1024
 POINT_TO_POINT_SLICE_BYTES = 128 * 1024
+# Of what the switch sums, which is not NCCL's to say: so short that a slice is added while the next
+# one comes, and that a switch needs little memory.
+SUM_SLICE_BYTES = 256 * 1024
 _ALIGN_BYTES = 16
 
 

@@ -10,15 +10,18 @@ from nic_emul.errors import PeerLost, PeerTimeout
 _TIMEVAL = struct.Struct("@ll")
 
 
-def set_blocking(sock: socket.socket, timeout_s: float) -> None:
-    """Make `sock` block in the kernel, for at most `timeout_s` without progress.
+def set_blocking(sock: socket.socket, timeout_s: float | None) -> None:
+    """Make `sock` block in the kernel, for at most `timeout_s` without progress; None has no limit.
 
     Python's own timeouts make a socket non-blocking and poll around every call; kernel timeouts let
     one call move a whole message.
     """
     sock.settimeout(None)
-    seconds = int(timeout_s)
-    value = _TIMEVAL.pack(seconds, max(int((timeout_s - seconds) * 1e6), 0 if seconds else 1))
+    seconds, micros = 0, 0
+    if timeout_s is not None:
+        seconds = int(timeout_s)
+        micros = max(int((timeout_s - seconds) * 1e6), 0 if seconds else 1)
+    value = _TIMEVAL.pack(seconds, micros)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -16,7 +16,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 
 from torch.distributed import Store
@@ -28,8 +28,10 @@ from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
 from nic_emul.nic import Nic
 from nic_emul.sockets import close_abruptly, set_blocking
+from nic_emul.switch.request import STATION
 from nic_emul.topology import Grid
 from nic_emul.trace import LinkTrace
+from nic_emul.via_switch import GRACE_S, SWITCH, SwitchPath
 
 _CLOSE_S = 10.0
 # What the slowest engine may take to compile itself on a loaded machine, with ranks in a queue.
@@ -56,6 +58,7 @@ class Transport:
         rank, size: this rank in the group, and the group's size. Peers are numbered in the group;
             messages for people name them by their rank in the job.
         timeout_s: seconds without progress after which a peer counts as hung.
+        switch_path: the way through the switch once the group is open, None without a switch.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class Transport:
         self._abort_reason = ""
         self._secret = b""
         self._addresses: list[tuple[str, int]] = []
+        self.switch_path: SwitchPath | None = None
         self._monitor: Monitor | None = None
         # Point-to-point traffic plugs in here (`point_to_point.py`).
         self.on_opened: Callable[[RecvLink], None] = _ignore
@@ -109,7 +113,20 @@ class Transport:
                 store, self.rank, self.size, self._monitor.address, self.timeout_s + _WARM_UP_S
             )
             self._monitor.start()
+            if self.nic.uplink is not None:
+                self.switch_path = SwitchPath(
+                    self.nic,
+                    self.nic.uplink,
+                    rank=self.rank,
+                    job_ranks=self._job_ranks,
+                    group_secret=self._secret,
+                    timeout_s=self.timeout_s,
+                )
             self.send_link((self.rank + 1) % self.size, Channel.COLLECTIVE)
+            if self.switch_path is not None and self.switch_path.sums:
+                # Now, so that the switch knows all ranks and can say who is late.
+                self.send_link(SWITCH, Channel.COLLECTIVE)
+                self.recv_link(SWITCH, Channel.COLLECTIVE)
         except BaseException:
             self.disconnect(f"{self.name_of(self.rank)} left while the group was being made")
             self.release()
@@ -130,28 +147,20 @@ class Transport:
                 self._changed.wait()
             if key in self._send_links:
                 return self._send_links[key]
-            self._check_open()
-            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-            self._connecting[key] = sock
-        try:
+        with self._opening(key) as sock:
             self._connect(sock, peer, channel)
             return self._add(key, sock)
-        except BaseException:
-            sock.close()
-            raise
-        finally:
-            with self._changed:
-                self._connecting.pop(key, None)
-                self._changed.notify_all()
 
     def recv_link(self, peer: int, channel: Channel) -> RecvLink:
-        """The link from `peer`, which `peer` opens.
+        """The link from `peer`, which `peer` opens, unless it is the switch.
 
         Raises:
             PeerTimeout: it did not in time.
             PeerLost: it has left.
             JobFailed, GroupClosed: this process has failed, or left the group, meanwhile.
         """
+        if peer == SWITCH and (peer, channel) not in self._recv_links:
+            self._open_down(channel)
         deadline = time.monotonic() + self.timeout_s
         with self._changed:
             while (link := self._recv_links.get((peer, channel))) is None:
@@ -168,16 +177,20 @@ class Transport:
 
     def name_of(self, peer: int) -> str:
         """What to call `peer` in messages: its rank in the job."""
+        if peer == SWITCH:
+            return "the switch"
         return f"rank {self._job_ranks[peer]}"
 
     def grid(self) -> Grid | None:
         """The group's ranks by node, where collectives go in two levels; None where in a ring."""
-        if self.nic.config.algorithm == "ring":
+        if self.nic.config.algorithm != "hierarchical":
             return None
         return self.nic.topology.grid(self._job_ranks)
 
     def shares_node(self, peer: int) -> bool:
         """Whether `peer` is on the node of this rank."""
+        if peer == SWITCH:
+            return False
         return self.nic.topology.share_node(self._job_ranks[self.rank], self._job_ranks[peer])
 
     def fail(self, error: BaseException) -> BaseException:
@@ -188,6 +201,8 @@ class Transport:
             group is closed.
         """
         if not self._closing:
+            if self.nic.uplink is not None:
+                error = self.nic.uplink.explain(error)
             self.nic.failure.report(self.name_of(self.rank), error)
         return self.nic.failure.error or GroupClosed("the group has been shut down")
 
@@ -222,6 +237,8 @@ class Transport:
             recv_link.sock.close()
         if self._monitor is not None:
             self._monitor.abandon()
+        if self.nic.uplink is not None:
+            self.nic.uplink.close()
 
     # Events of the monitor, in its thread.
 
@@ -298,12 +315,13 @@ class Transport:
 
     def _connect(self, sock: socket.socket, peer: int, channel: Channel) -> None:
         """Connect `sock` to `peer` and prove to each other who we are."""
-        sock.settimeout(self.timeout_s)
-        try:
-            sock.connect(self._addresses[peer])
-        except OSError as error:
-            raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
-        set_blocking(sock, self.timeout_s)
+        if self.switch_path is not None and peer == SWITCH:
+            self.switch_path.connect_up(sock)
+            return
+        if self.switch_path is not None and self.switch_path.leads_to(peer):
+            self.switch_path.connect(sock, peer, self._addresses[peer])
+        else:
+            self._connect_directly(sock, peer)
         config = self.nic.config
         hello = Hello(
             self.rank,
@@ -315,6 +333,50 @@ class Transport:
             config.element,
         )
         greet(sock, hello, self._secret, self.name_of(peer))
+
+    def _connect_directly(self, sock: socket.socket, peer: int) -> None:
+        sock.settimeout(self.timeout_s)
+        try:
+            sock.connect(self._addresses[peer])
+        except OSError as error:
+            raise PeerLost(f"{self.name_of(peer)} cannot be reached: {error}") from error
+        set_blocking(sock, self.timeout_s)
+
+    def _open_down(self, channel: Channel) -> None:
+        """Open the link that sums come on; only the group's thread has use for it."""
+        key = (SWITCH, channel)
+        with self._opening(key) as sock:
+            if self.switch_path is not None:
+                self.switch_path.connect_down(sock)
+            link = RecvLink(
+                self.nic,
+                sock,
+                peer=SWITCH,
+                name=self.name_of(SWITCH),
+                timeout_s=self.timeout_s + GRACE_S,
+                tap=self._tap(SWITCH, self.rank, channel),
+                trace=self._trace(SWITCH, self.rank, channel),
+            )
+            with self._changed:
+                self._check_open()
+                self._recv_links[key] = link
+
+    @contextlib.contextmanager
+    def _opening(self, key: Key) -> Iterator[socket.socket]:
+        """A socket to be connected for the link `key`; closing the group ends what waits for it."""
+        with self._changed:
+            self._check_open()
+            sock = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+            self._connecting[key] = sock
+        try:
+            yield sock
+        except BaseException:
+            sock.close()
+            raise
+        finally:
+            with self._changed:
+                self._connecting.pop(key, None)
+                self._changed.notify_all()
 
     def _add(self, key: Key, sock: socket.socket) -> SendLink:
         with self._changed:
@@ -337,19 +399,23 @@ class Transport:
             return link
 
     def _tap(self, source: int, target: int, channel: Channel) -> Tap | None:
-        ranks = self._job_ranks
+        through = source != SWITCH != target
         return self.nic.tap(
-            group=self.group,
+            group=self.group if through or self.switch_path is None else self.switch_path.token,
             channel=channel.name.lower(),
-            source=ranks[source],
-            target=ranks[target],
+            source=self._station(source),
+            target=self._station(target),
         )
 
     def _trace(self, source: int, target: int, channel: Channel) -> LinkTrace | None:
-        trace, ranks = self.nic.trace, self._job_ranks
+        trace = self.nic.trace
         if trace is None or channel is not Channel.COLLECTIVE:
             return None
-        return trace.link(self.group, ranks[source], ranks[target])
+        return trace.link(self.group, self._station(source), self._station(target))
+
+    def _station(self, peer: int) -> int:
+        """The number in the job that `peer` has in addresses."""
+        return STATION if peer == SWITCH else self._job_ranks[peer]
 
     def _check_open(self) -> None:
         self.nic.failure.check()

@@ -35,4 +35,4 @@ def capturing(path: Path | None) -> Iterator[dict[str, str]]:
             # Only here, since it loads torch.
             from nic_emul.capture import merge
 
-            merge(sorted(Path(folder).glob("rank*.pcap")), path)
+            merge(sorted(Path(folder).glob("*.pcap")), path)

@@ -46,6 +46,8 @@ def test_configuration_from_environment() -> None:
             "WIREZIP_RANKS_PER_NODE": "8",
             "WIREZIP_ALGORITHM": "hierarchical",
             "WIREZIP_ELEMENT": "inferred",
+            "WIREZIP_SWITCH": "10.0.0.9:29400",
+            "WIREZIP_SWITCH_SECRET": "0f" * 16,
             "LOCAL_WORLD_SIZE": "4",
             "PATH": "/bin",
         }
@@ -60,7 +62,10 @@ def test_configuration_from_environment() -> None:
         ranks_per_node=8,
         algorithm="hierarchical",
         element="inferred",
+        switch=("10.0.0.9", 29400),
+        switch_secret=b"\x0f" * 16,
     )
+    assert "switch_secret" not in repr(found)
     assert NicConfig.from_environment({"WIREZIP_MTU": " "}).mtu == 4096
 
 
@@ -80,6 +85,11 @@ def test_configuration_from_environment() -> None:
         ("WIREZIP_RANKS_PER_NODE", "0"),
         ("WIREZIP_RANKS_PER_NODE", "65536"),
         ("WIREZIP_RANKS_PER_NODE", "two"),
+        ("WIREZIP_SWITCH", "10.0.0.9"),
+        ("WIREZIP_SWITCH", "example.org:1"),
+        ("WIREZIP_SWITCH", "10.0.0.9:0"),
+        ("WIREZIP_SWITCH", "10.0.0.9:65536"),
+        ("WIREZIP_SWITCH_SECRET", "not hexadecimal"),
         ("WIREZIP_ALGORITHM", "tree"),
         ("WIREZIP_ELEMENT", "guessed"),
     ],
@@ -87,6 +97,17 @@ def test_configuration_from_environment() -> None:
 def test_nonsense_in_the_environment_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=name):
         NicConfig.from_environment({name: value})
+
+
+def test_a_switch_needs_its_secret_and_the_algorithm_its_switch() -> None:
+    switch = {"WIREZIP_SWITCH": "10.0.0.9:29400"}
+    for environment, named in (
+        (switch, "WIREZIP_SWITCH_SECRET"),
+        (switch | {"WIREZIP_SWITCH_SECRET": "0f" * 15}, "at least 16 bytes in hexadecimal"),
+        ({"WIREZIP_ALGORITHM": "switch"}, "WIREZIP_SWITCH: expected HOST:PORT"),
+    ):
+        with pytest.raises(ConfigError, match=named):
+            NicConfig.from_environment(environment)
 
 
 def test_group_options_take_a_role() -> None:
