@@ -72,6 +72,10 @@ class CorruptMessage(ProtocolError):
     """A message fails its checksum, or its frames do not decode."""
 
 
+class MessageTooLong(TransportError):
+    """A message does not fit the buffer that was posted for it."""
+
+
 class CollectiveMismatch(TransportError):
     """Ranks disagree about which collective is running, or about its size, type or role."""
 

@@ -220,10 +220,10 @@ def check_header(found: Header, expected: Header, peer: str) -> None:
     """
     if _identity(found) != _identity(expected):
         raise CollectiveMismatch(f"this rank expected {expected}; {peer} sent {found}")
-    if not 1 <= found.payload_bytes <= expected.logical_bytes:
+    low, high = min(1, expected.logical_bytes), expected.logical_bytes
+    if not low <= found.payload_bytes <= high:
         raise ProtocolError(
-            f"{peer}: {found}: expected 1 to {expected.logical_bytes} payload bytes; "
-            f"found {found.payload_bytes}"
+            f"{peer}: {found}: expected {low} to {high} payload bytes; found {found.payload_bytes}"
         )
 
 

@@ -90,7 +90,7 @@ class Monitor:
         """Report what the receiver of `link` says, and its end."""
         watched = _Watched(link)
         self._command(
-            lambda: self._register(link.sock, lambda: self._read_notes(watched)),
+            lambda: self._register(link.connection.sock, lambda: self._read_notes(watched)),
         )
 
     def stop(self) -> None:
@@ -195,13 +195,13 @@ class Monitor:
     def _read_notes(self, watched: _Watched) -> None:
         link = watched.link
         try:
-            data = link.sock.recv(_NOTES_BYTES, socket.MSG_DONTWAIT)
+            data = link.connection.sock.recv(_NOTES_BYTES, socket.MSG_DONTWAIT)
         except BlockingIOError:
             return
         except OSError:
             data = b""
         if not data:
-            self._selector.unregister(link.sock)
+            self._selector.unregister(link.connection.sock)
             self._events.disconnected(link)
             return
         watched.data += data

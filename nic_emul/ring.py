@@ -27,9 +27,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from nic_emul.errors import UnsupportedOperation
 from nic_emul.hello import Channel
+from nic_emul.links import SendRequest
 from nic_emul.message import Received, Traffic
 from nic_emul.reduce_ops import Reduction
+from nic_emul.requests import MemoryRegion, dereg_mr, reg_mr
 from nic_emul.schedule import (
     CHAIN,
     POINT_TO_POINT_SLICE_BYTES,
@@ -53,7 +56,7 @@ def as_bytes(flat: torch.Tensor) -> U8:
 
 @dataclass
 class Exchange:
-    """One collective operation in progress on this rank: numbers its messages, awaits its sends.
+    """One collective operation in progress on this rank: registers its memory, awaits its sends.
 
     Attributes:
         members: ranks of the group that form the ring, in its order; None for all of them.
@@ -62,9 +65,8 @@ class Exchange:
     transport: Transport
     traffic: Traffic
     members: Sequence[int] | None = None
-    _sent: dict[int, int] = field(default_factory=dict)
-    _received: dict[int, int] = field(default_factory=dict)
-    _tickets: dict[int, int] = field(default_factory=dict)
+    _last: dict[int, SendRequest] = field(default_factory=dict)
+    _regions: dict[int, MemoryRegion] = field(default_factory=dict)
 
     def over(self, members: Sequence[int]) -> "Exchange":
         """The part of this operation that `members` of the group do, this rank among them."""
@@ -94,33 +96,50 @@ class Exchange:
     def _member(self, place: int) -> int:
         return place if self.members is None else self.members[place]
 
-    def send(self, peer: int, flat: torch.Tensor, received: Received | None = None) -> int:
-        """Queue `flat` for `peer`; it must not change until `sent` says so, or `finish` returns.
+    def send(self, peer: int, flat: torch.Tensor, received: Received | None = None) -> SendRequest:
+        """Send `flat` to `peer`; it must not change until the request is done, or `finish` returns.
 
         What has just been `received` goes on as it came.
+
+        Waits while too many sends are unfinished. No ring comes to a stop over that: a rank sends
+        at most a chunk more than it has received, so not all of them can have that many at once.
         """
         link = self.transport.send_link(peer, Channel.COLLECTIVE)
-        index = self._sent.get(peer, 0)
-        self._sent[peer] = index + 1
-        ticket = link.post(self.traffic, index=index, data=as_bytes(flat), received=received)
-        self._tickets[peer] = ticket
-        return ticket
-
-    def sent(self, peer: int, ticket: int) -> bool:
-        """Whether the tensor behind `ticket` may change again."""
-        return self.transport.send_link(peer, Channel.COLLECTIVE).sent(ticket)
+        data, region = as_bytes(flat), self._register(flat)
+        tag, traffic = self.traffic.tag, self.traffic
+        while (request := link.isend(data, tag, region, traffic, received=received)) is None:
+            link.make_room()
+        self._last[peer] = request
+        return request
 
     def receive(self, peer: int, flat: torch.Tensor, *, keep: bool = False) -> Received | None:
         """Receive the next message from `peer` into `flat`; `keep` it as it came for `send`."""
-        index = self._received.get(peer, 0)
-        self._received[peer] = index + 1
         link = self.transport.recv_link(peer, Channel.COLLECTIVE)
-        return link.receive(self.traffic, index=index, out=as_bytes(flat), keep=keep)
+        region = self._register(flat)
+        data, tag = as_bytes(flat), self.traffic.tag
+        request = link.irecv([data], [tag], [region], self.traffic, keep=keep)
+        if request is None:
+            raise UnsupportedOperation("receive: expected no other receives in progress")
+        request.wait()
+        return request.received
 
     def finish(self) -> None:
-        """Return once everything that was queued is sent."""
-        for peer, ticket in self._tickets.items():
-            self.transport.send_link(peer, Channel.COLLECTIVE).wait(ticket)
+        """Return once everything is sent."""
+        for request in self._last.values():
+            request.wait()
+        for region in self._regions.values():
+            dereg_mr(region)
+        self._regions.clear()
+
+    def _register(self, flat: torch.Tensor) -> MemoryRegion:
+        """The region of the memory that `flat` is a part of, registered when it is first seen."""
+        storage = flat.untyped_storage()
+        region = self._regions.get(storage.data_ptr())
+        if region is None:
+            memory = torch.empty(0, dtype=torch.uint8).set_(storage)
+            region = reg_mr(as_bytes(memory), self.traffic.dtype)
+            self._regions[storage.data_ptr()] = region
+        return region
 
 
 class _Slots:
@@ -132,13 +151,12 @@ class _Slots:
     def __init__(self, exchange: Exchange, like: torch.Tensor) -> None:
         self._exchange = exchange
         self._like = like
-        self._busy: list[tuple[int, torch.Tensor]] = []
+        self._busy: list[tuple[SendRequest, torch.Tensor]] = []
 
     def take(self, elements: int) -> torch.Tensor:
         """A buffer of at least `elements`, cut to `elements`."""
-        following = self._exchange.following
-        for position, (ticket, buffer) in enumerate(self._busy):
-            if buffer.numel() >= elements and self._exchange.sent(following, ticket):
+        for position, (request, buffer) in enumerate(self._busy):
+            if buffer.numel() >= elements and request.test()[0]:
                 del self._busy[position]
                 return buffer[:elements]
         return torch.empty(elements, dtype=self._like.dtype)
@@ -244,16 +262,21 @@ def exchange_pairs(
 ) -> None:
     """Send a tensor to each of some ranks and receive one from each of some ranks.
 
-    Queues everything first, nearest successor first, and then receives, nearest predecessor first,
-    as NCCL pairs the ranks of an all-to-all.
+    Goes in rounds, of a piece to and from each: sends it to the nearest successor first, receives
+    it from the nearest predecessor first, as NCCL pairs the ranks of an all-to-all. No rank waits
+    for another's next round, and so none needs more room than for the sends of a few.
     """
     rank, size = exchange.rank, exchange.size
-    for distance in range(1, size):
-        for piece in _pieces(sends.get((rank + distance) % size)):
-            exchange.send((rank + distance) % size, piece)
-    for distance in range(1, size):
-        for piece in _pieces(receives.get((rank - distance) % size)):
-            exchange.receive((rank - distance) % size, piece)
+    outgoing = {peer: _pieces(flat) for peer, flat in sends.items() if peer != rank}
+    incoming = {peer: _pieces(flat) for peer, flat in receives.items() if peer != rank}
+    rounds = max(map(len, [*outgoing.values(), *incoming.values()]), default=0)
+    for number in range(rounds):
+        for peer in ((rank + distance) % size for distance in range(1, size)):
+            for piece in outgoing.get(peer, [])[number : number + 1]:
+                exchange.send(peer, piece)
+        for peer in ((rank - distance) % size for distance in range(1, size)):
+            for piece in incoming.get(peer, [])[number : number + 1]:
+                exchange.receive(peer, piece)
     exchange.finish()
 
 
@@ -321,8 +344,6 @@ def _combine(
     reduction.combine(received, local, out)
 
 
-def _pieces(flat: torch.Tensor | None) -> list[torch.Tensor]:
-    if flat is None:
-        return []
+def _pieces(flat: torch.Tensor) -> list[torch.Tensor]:
     size = POINT_TO_POINT_SLICE_BYTES // flat.itemsize
     return [flat[low:high] for low, high in cut((0, flat.numel()), size)]

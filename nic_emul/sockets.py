@@ -1,13 +1,85 @@
 # SPDX-License-Identifier: Apache-2.0
 """Blocking sockets whose every operation either completes, or raises a typed error in time."""
 
+import select
 import socket
 import struct
 from collections.abc import Sequence
 
+from codec.engine import Packets
 from nic_emul.errors import PeerLost, PeerTimeout
 
 _TIMEVAL = struct.Struct("@ll")
+
+
+class Connection:
+    """One end of a connection between two ranks, over which links talk.
+
+    Attributes:
+        sock: what to wait on for data.
+        peer: what to call the rank at the other end in messages.
+        timeout_s: seconds without progress after which it counts as hung.
+    """
+
+    def __init__(self, sock: socket.socket, *, peer: str, timeout_s: float) -> None:
+        set_blocking(sock, timeout_s)
+        self.sock = sock
+        self.peer = peer
+        self.timeout_s = timeout_s
+
+    def send(self, *parts: bytes | memoryview) -> None:
+        """Send the concatenation of `parts`, which belong to no packet that is counted.
+
+        Raises:
+            PeerLost, PeerTimeout.
+        """
+        send_all(self.sock, parts, self.peer)
+
+    def send_packets(self, head: bytes, packets: Packets) -> None:
+        """Send `head` and the payloads of `packets`, one message.
+
+        Raises:
+            PeerLost, PeerTimeout.
+        """
+        send_all(self.sock, [head, packets.payload.data], self.peer)
+
+    def receive(self, view: memoryview) -> None:
+        """Fill `view`.
+
+        Raises:
+            PeerLost, PeerTimeout.
+        """
+        receive_into(self.sock, view, self.peer)
+
+    def receive_some(self, view: memoryview) -> int:
+        """Put into `view` what is there, and return how many bytes that was, without waiting.
+
+        Raises:
+            PeerLost: the connection has ended.
+        """
+        try:
+            count = self.sock.recv_into(view, 0, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise PeerLost(f"{self.peer}: connection lost ({error})") from error
+        if count == 0 and len(view):
+            raise PeerLost(f"{self.peer} closed the connection")
+        return count
+
+    def wait(self) -> None:
+        """Return once something is there or the connection ends; takes as long as it takes."""
+        poll = select.poll()
+        poll.register(self.sock, select.POLLIN)
+        poll.poll()
+
+    def shut(self) -> None:
+        """End both directions, so that threads blocked here and at the peer wake up."""
+        close_abruptly(self.sock)
+
+    def close(self) -> None:
+        """Release the socket."""
+        self.sock.close()
 
 
 def set_blocking(sock: socket.socket, timeout_s: float | None) -> None:

@@ -27,7 +27,7 @@ from nic_emul.hello import SECRET_BYTES, Channel, Hello, greet
 from nic_emul.links import Note, RecvLink, SendLink
 from nic_emul.monitor import Monitor
 from nic_emul.nic import Nic
-from nic_emul.sockets import close_abruptly, set_blocking
+from nic_emul.sockets import Connection, close_abruptly, set_blocking
 from nic_emul.switch.request import STATION
 from nic_emul.topology import Grid
 from nic_emul.trace import LinkTrace
@@ -232,9 +232,9 @@ class Transport:
     def abandon(self) -> None:
         """Close this process' copies of the sockets and nothing else; for a forked child."""
         for send_link in self._send_links.values():
-            send_link.sock.close()
+            send_link.connection.close()
         for recv_link in self._recv_links.values():
-            recv_link.sock.close()
+            recv_link.connection.close()
         if self._monitor is not None:
             self._monitor.abandon()
         if self.nic.uplink is not None:
@@ -262,10 +262,8 @@ class Transport:
             return
         link = RecvLink(
             self.nic,
-            sock,
+            self._connection(sock, hello.source),
             peer=hello.source,
-            name=self.name_of(hello.source),
-            timeout_s=self.timeout_s,
             tap=self._tap(hello.source, self.rank, hello.channel),
             trace=self._trace(hello.source, self.rank, hello.channel),
             intra=self.shares_node(hello.source),
@@ -350,10 +348,8 @@ class Transport:
                 self.switch_path.connect_down(sock)
             link = RecvLink(
                 self.nic,
-                sock,
+                Connection(sock, peer=self.name_of(SWITCH), timeout_s=self.timeout_s + GRACE_S),
                 peer=SWITCH,
-                name=self.name_of(SWITCH),
-                timeout_s=self.timeout_s + GRACE_S,
                 tap=self._tap(SWITCH, self.rank, channel),
                 trace=self._trace(SWITCH, self.rank, channel),
             )
@@ -383,10 +379,8 @@ class Transport:
             self._check_open()
             link = SendLink(
                 self.nic,
-                sock,
+                self._connection(sock, key[0]),
                 peer=key[0],
-                name=self.name_of(key[0]),
-                timeout_s=self.timeout_s,
                 fail=self.fail,
                 tap=self._tap(self.rank, key[0], key[1]),
                 trace=self._trace(self.rank, key[0], key[1]),
@@ -397,6 +391,9 @@ class Transport:
             if self._monitor is not None:
                 self._monitor.watch(link)
             return link
+
+    def _connection(self, sock: socket.socket, peer: int) -> Connection:
+        return Connection(sock, peer=self.name_of(peer), timeout_s=self.timeout_s)
 
     def _tap(self, source: int, target: int, channel: Channel) -> Tap | None:
         through = source != SWITCH != target

@@ -53,7 +53,7 @@ from nic_emul.reduce_ops import ReduceCode
 from nic_emul.ring import as_bytes
 from nic_emul.roles import Collective
 from nic_emul.schedule import SUM_SLICE_BYTES
-from nic_emul.sockets import close_abruptly, receive_into
+from nic_emul.sockets import Connection, close_abruptly, receive_into
 from nic_emul.switch.arithmetic import SUMMED_TYPES, Accumulator
 from nic_emul.switch.port import Port
 from nic_emul.switch.request import STATION
@@ -100,18 +100,14 @@ class _Member:
         nic, channel = ends.port.nic, Channel.COLLECTIVE.name.lower()
         self.up = RecvLink(
             nic,
-            ends.up,
+            Connection(ends.up, peer=ends.name, timeout_s=timeout_s),
             peer=ends.rank,
-            name=ends.name,
-            timeout_s=timeout_s,
             tap=nic.tap(group=group, channel=channel, source=ends.rank, target=STATION),
         )
         self.down = SendLink(
             nic,
-            ends.down,
+            Connection(ends.down, peer=ends.name, timeout_s=timeout_s),
             peer=ends.rank,
-            name=ends.name,
-            timeout_s=timeout_s,
             fail=self._refuse,
             tap=nic.tap(group=group, channel=channel, source=STATION, target=ends.rank),
         )

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the ranks of the point-to-point, group and call-form tests do."""
 
-import socket
 import threading
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 
 import nic_emul
-from nic_emul import Role, links, monitor
+from codec.engine import Packets
+from nic_emul import Role, monitor
+from nic_emul.sockets import Connection
 from tests.nic_emul import model
 from tests.nic_emul.checks import counted, expect_raw, make_input, same
 
@@ -172,13 +172,13 @@ def sends_are_read_when_cleared() -> None:
 
 def slow_sends_make_progress() -> None:
     """Many sends are cleared at once; all together take longer than the timeout, each does not."""
-    whole = links.send_all
+    whole = Connection.send_packets
 
-    def slow(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
-        time.sleep(0.2 if len(parts) == 2 else 0)
-        whole(sock, parts, peer)
+    def slow(connection: Connection, head: bytes, packets: Packets) -> None:
+        time.sleep(0.2)
+        whole(connection, head, packets)
 
-    links.send_all = slow
+    Connection.send_packets = slow
     tensors = [torch.full((1000,), 1.0) for _ in range(12)]
     if dist.get_rank() == 0:
         works = [dist.isend(tensor, 1) for tensor in tensors]

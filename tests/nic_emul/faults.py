@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -16,9 +15,10 @@ import torch.distributed as dist
 
 import nic_emul
 from codec.engine import Engine, Packets
-from nic_emul import backend, links, nic
+from nic_emul import backend, nic
 from nic_emul.element_source import Source
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
+from nic_emul.sockets import Connection
 
 CULPRIT = 1
 FOREVER_S = 120
@@ -51,13 +51,11 @@ def die_in_mid_message() -> None:
     dist.barrier()
     if is_culprit():
         # One packet leaves, the rest of the message never does.
-        whole = links.send_all
-
-        def torn(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
-            whole(sock, [bytes(parts[0])[:-1]], peer)
+        def torn(connection: Connection, head: bytes, packets: Packets) -> None:
+            connection.send(head[:-1])
             os.kill(os.getpid(), signal.SIGKILL)
 
-        links.send_all = torn
+        Connection.send_packets = torn
     work_until_something_breaks()
 
 
@@ -128,22 +126,20 @@ def flip_bit_on_the_wire(part: str) -> None:
     """A bit of a message flips after the sender's checksums were computed."""
     dist.barrier()
     if is_culprit():
-        whole = links.send_all
+        whole = Connection.send_packets
 
-        def damaged(sock: socket.socket, parts: Sequence[bytes | memoryview], peer: str) -> None:
-            if len(parts) == 2:
-                head, payload = bytearray(parts[0]), bytearray(parts[1])
-                # Header, then table, then payload.
-                target, at = {
-                    "header": (head, 20),
-                    "table": (head, len(head) - 1),
-                    "payload": (payload, len(payload) // 2),
-                }[part]
-                target[at] ^= 0x10
-                parts = [head, memoryview(payload)]
-            whole(sock, parts, peer)
+        def damaged(connection: Connection, head: bytes, packets: Packets) -> None:
+            changed, payload = bytearray(head), packets.payload.copy()
+            # Header, then table, then payload.
+            target, at = {
+                "header": (changed, 20),
+                "table": (changed, len(head) - 1),
+                "payload": (payload, payload.size // 2),
+            }[part]
+            target[at] ^= 0x10
+            whole(connection, bytes(changed), Packets(payload, packets.lengths, packets.modes))
 
-        links.send_all = damaged
+        Connection.send_packets = damaged
     for step in range(20):
         tensor = torch.full((50_000,), float(step))
         dist.all_reduce(tensor)

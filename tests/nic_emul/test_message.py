@@ -28,7 +28,7 @@ from nic_emul.errors import (
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
 from nic_emul.links import RecvLink, SendLink
 from nic_emul.message import HEADER_BYTES, Header, Traffic
-from nic_emul.sockets import set_blocking
+from nic_emul.sockets import Connection, set_blocking
 from tests.nic_emul.ranks import ENGINES
 
 FP32 = describe(torch.float32)
@@ -63,7 +63,16 @@ def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
 
 def receiver(sock: socket.socket, engine: str = "null", timeout_s: float = 5) -> RecvLink:
     nic = nic_emul.Nic(nic_emul.NicConfig(engine=engine))
-    return RecvLink(nic, sock, peer=1, name="rank 1", timeout_s=timeout_s)
+    return RecvLink(nic, connection(sock, timeout_s), peer=1)
+
+
+def connection(sock: socket.socket, timeout_s: float = 5) -> Connection:
+    return Connection(sock, peer="rank 1", timeout_s=timeout_s)
+
+
+def receive(link: RecvLink, out: U8, traffic: Traffic | None = None, index: int = 9) -> None:
+    """Receive message `index` of `traffic`, by default `TRAFFIC`."""
+    link.receive_body(link.receive_header(), traffic or TRAFFIC, index=index, out=out)
 
 
 def message_bytes(data: U8, engine: str = "null", mtu: int = 4096) -> bytes:
@@ -74,7 +83,7 @@ def message_bytes(data: U8, engine: str = "null", mtu: int = 4096) -> bytes:
         theirs, _ = listener.accept()
     nic = nic_emul.Nic(nic_emul.NicConfig(engine=engine, mtu=mtu))
     errors: list[BaseException] = []
-    link = SendLink(nic, ours, peer=1, name="rank 1", timeout_s=5, fail=errors.append)
+    link = SendLink(nic, connection(ours), peer=1, fail=errors.append)
     reader = threading.Thread(target=_collect, args=(theirs, collected))
     reader.start()
     link.wait(link.post(TRAFFIC, index=9, data=data))
@@ -95,7 +104,7 @@ def test_message_arrives(pair: tuple[socket.socket, socket.socket], engine: str)
     data = some_data(3001)
     pair[0].sendall(message_bytes(data, engine))
     out = np.empty_like(data)
-    receiver(pair[1], engine).receive(TRAFFIC, index=9, out=out)
+    receive(receiver(pair[1], engine), out)
     assert np.array_equal(out, data)
 
 
@@ -119,7 +128,7 @@ def test_every_damaged_byte_is_noticed(pair: tuple[socket.socket, socket.socket]
         damaged[position] ^= 0x41
         left.sendall(damaged)
         with pytest.raises((ProtocolError, CollectiveMismatch)):
-            link.receive(TRAFFIC, index=9, out=np.empty_like(data))
+            receive(link, np.empty_like(data))
         # What the receiver left unread must not be taken for the next message.
         right.setblocking(False)
         while _pending(right):
@@ -139,13 +148,13 @@ def test_truncated_message_ends_in_peer_lost(pair: tuple[socket.socket, socket.s
     pair[0].sendall(message[:-1])
     pair[0].close()
     with pytest.raises(PeerLost):
-        receiver(pair[1]).receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+        receive(receiver(pair[1]), np.empty(400, np.uint8))
 
 
 def test_silence_ends_in_peer_timeout(pair: tuple[socket.socket, socket.socket]) -> None:
     pair[0].sendall(message_bytes(some_data(100))[:60])
     with pytest.raises(PeerTimeout):
-        receiver(pair[1], timeout_s=0.2).receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+        receive(receiver(pair[1], timeout_s=0.2), np.empty(400, np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +176,7 @@ def test_every_field_is_compared(
     pair[0].sendall(message_bytes(some_data(100)))
     expected = replace(TRAFFIC, **change)  # type: ignore[arg-type]
     with pytest.raises(CollectiveMismatch, match="rank 1 sent all_reduce #5"):
-        receiver(pair[1]).receive(expected, index=9, out=np.empty(400, np.uint8))
+        receive(receiver(pair[1]), np.empty(400, np.uint8), expected)
 
 
 @pytest.mark.parametrize(("index", "size"), [(8, 400), (9, 404), (9, 396)])
@@ -176,7 +185,7 @@ def test_index_and_size_are_compared(
 ) -> None:
     pair[0].sendall(message_bytes(some_data(100)))
     with pytest.raises(CollectiveMismatch):
-        receiver(pair[1]).receive(TRAFFIC, index=index, out=np.empty(size, np.uint8))
+        receive(receiver(pair[1]), np.empty(size, np.uint8), index=index)
 
 
 def lying(table: list[int], payload_bytes: int) -> bytes:
@@ -207,7 +216,7 @@ def test_impossible_sizes_are_refused(
     pair[0].sendall(lying(table, payload_bytes))
     link = receiver(pair[1])
     with pytest.raises(ProtocolError):
-        link.receive(TRAFFIC, index=9, out=np.empty(8192, np.uint8))
+        receive(link, np.empty(8192, np.uint8))
     assert link._staging.size <= 8192
 
 
@@ -219,7 +228,7 @@ def test_frame_for_the_null_engine_is_refused(pair: tuple[socket.socket, socket.
     data = np.zeros(8192, np.uint8)
     pair[0].sendall(message_bytes(data, coding))
     with pytest.raises(CorruptMessage):
-        receiver(pair[1], "null").receive(TRAFFIC, index=9, out=np.empty_like(data))
+        receive(receiver(pair[1], "null"), np.empty_like(data))
 
 
 @given(st.binary(min_size=HEADER_BYTES, max_size=HEADER_BYTES))

@@ -19,7 +19,15 @@ from nic_emul.topology import Topology
 from tests.nic_emul import checks
 from tests.nic_emul.ranks import ENGINES, run_ranks
 from tests.nic_emul.test_collectives import check_conservation
-from tests.nic_emul.test_message import TRAFFIC, message_bytes, pair, receiver, some_data
+from tests.nic_emul.test_message import (
+    TRAFFIC,
+    connection,
+    message_bytes,
+    pair,
+    receive,
+    receiver,
+    some_data,
+)
 from tests.tools import require_module
 
 __all__ = ["pair"]
@@ -121,7 +129,7 @@ def test_message_within_a_node_is_header_and_data(
     left, right = pair
     nic = nic_emul.Nic(nic_emul.NicConfig(engine=ENGINES[-1], ranks_per_node=2))
     data = some_data(2500)
-    sender = SendLink(nic, left, peer=1, name="rank 1", timeout_s=5, fail=pytest.fail, intra=True)
+    sender = SendLink(nic, connection(left), peer=1, fail=pytest.fail, intra=True)
     sender.wait(sender.post(TRAFFIC, index=9, data=data))
     message = bytearray(HEADER_BYTES + data.size)
     right.recv_into(message, 0, socket.MSG_WAITALL)
@@ -140,20 +148,20 @@ def test_neither_end_takes_the_messages_of_the_other_way(
     data = some_data(100)
     left.sendall(message_bytes(data))
     nic = nic_emul.Nic(nic_emul.NicConfig(engine="null"))
-    inside = RecvLink(nic, right, peer=1, name="rank 1", timeout_s=5, intra=True)
+    inside = RecvLink(nic, connection(right), peer=1, intra=True)
     with pytest.raises(CollectiveMismatch):
-        inside.receive(TRAFFIC, index=9, out=np.empty_like(data))
+        receive(inside, np.empty_like(data))
 
 
 def test_short_message_within_a_node(pair: tuple[socket.socket, socket.socket]) -> None:
     left, right = pair
     nic = nic_emul.Nic(nic_emul.NicConfig(engine="null"))
-    inside = RecvLink(nic, right, peer=1, name="rank 1", timeout_s=5, intra=True)
+    inside = RecvLink(nic, connection(right), peer=1, intra=True)
     header = Header.describe(TRAFFIC, index=9, logical_bytes=400, block_bytes=4096, kind=Kind.INTRA)
     left.sendall(header.with_body(399, 0).pack())
     with pytest.raises(ProtocolError, match="expected 400 payload bytes"):
-        inside.receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+        receive(inside, np.empty(400, np.uint8))
     between = receiver(right)
     left.sendall(header.with_body(400, 0).pack())
     with pytest.raises(CollectiveMismatch):
-        between.receive(TRAFFIC, index=9, out=np.empty(400, np.uint8))
+        receive(between, np.empty(400, np.uint8))

@@ -18,6 +18,7 @@ from nic_emul.hello import HELLO_BYTES
 from nic_emul.links import NOTE, Note, RecvLink, SendLink
 from nic_emul.message import HEADER_BYTES, Traffic
 from nic_emul.roles import Collective, Role
+from nic_emul.sockets import Connection
 from nic_emul.switch import server
 from nic_emul.switch.arithmetic import Accumulator
 from nic_emul.switch.port import Port
@@ -203,7 +204,9 @@ def message(nic: Nic, size: int) -> bytes:
     """A message of `size` bytes as a link sends it."""
     left, right = connected()
     with left:
-        link = SendLink(nic, right, peer=1, name="rank 1", timeout_s=5, fail=pytest.fail)
+        link = SendLink(
+            nic, Connection(right, peer="rank 1", timeout_s=5), peer=1, fail=pytest.fail
+        )
         link.post(TRAFFIC, index=0, data=np.arange(size, dtype=np.uint32).astype(np.uint8))
         data = receive(left, HEADER_BYTES + 2 * -(-size // 4096) + size)
         link.close(0)
@@ -349,7 +352,12 @@ def test_a_rank_that_takes_no_sums_is_not_served_without_bound(nic: Nic) -> None
     data = np.zeros(256 * 1024, np.uint8)
     with group_of_two(nic, timeout_s=0.5) as (switch, pairs):
         links = [
-            SendLink(nic, up, peer=0, name="the switch", timeout_s=20, fail=lambda error: None)
+            SendLink(
+                nic,
+                Connection(up, peer="the switch", timeout_s=20),
+                peer=0,
+                fail=lambda error: None,
+            )
             for up, _ in pairs
         ]
         for index in range(slices):
@@ -377,8 +385,8 @@ def test_a_rank_that_takes_no_sums_is_not_served_without_bound(nic: Nic) -> None
 )
 def test_what_the_switch_does_not_add(nic: Nic, traffic: Traffic, size: int, text: str) -> None:
     with group_of_two(nic, timeout_s=5) as (_, pairs):
-        link = SendLink(nic, pairs[0][0], peer=0, name="the switch", timeout_s=5,
-                        fail=lambda error: None)  # fmt: skip
+        connection = Connection(pairs[0][0], peer="the switch", timeout_s=5)
+        link = SendLink(nic, connection, peer=0, fail=lambda error: None)
         link.post(traffic, index=0, data=np.zeros(size, np.uint8))
         for up, _ in pairs:
             note, found = last_note(up)
@@ -393,7 +401,9 @@ def test_sums_reach_only_their_owner(nic: Nic) -> None:
     traffic = replace(TRAFFIC, collective=Collective.REDUCE_SCATTER)
     with group_of_two(nic, timeout_s=5) as (_, pairs):
         links = [
-            SendLink(nic, up, peer=0, name="the switch", timeout_s=5, fail=lambda error: None)
+            SendLink(
+                nic, Connection(up, peer="the switch", timeout_s=5), peer=0, fail=lambda error: None
+            )
             for up, _ in pairs
         ]
         for index in range(4):
@@ -401,10 +411,10 @@ def test_sums_reach_only_their_owner(nic: Nic) -> None:
             for link in links:
                 link.post(traffic, index=index, data=values.view(torch.uint8).numpy())
         for rank, (_, down) in enumerate(pairs):
-            receiver = RecvLink(nic, down, peer=0, name="the switch", timeout_s=5)
+            receiver = RecvLink(nic, Connection(down, peer="the switch", timeout_s=5), peer=0)
             for index in range(2):
                 out = np.empty(16, np.uint8)
-                receiver.receive(traffic, index=index, out=out)
+                receiver.receive_body(receiver.receive_header(), traffic, index=index, out=out)
                 total = torch.from_numpy(out).view(torch.bfloat16)
                 assert torch.equal(total, torch.full((8,), 2.0 * (2 * index + rank + 1)).bfloat16())
         for link in links:
