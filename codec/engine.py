@@ -6,6 +6,7 @@ engine but `null` produces the same bytes (`docs/format.md`); `null` codes nothi
 baseline that savings are measured against.
 """
 
+import functools
 import importlib
 from dataclasses import dataclass, fields
 from typing import Literal, Protocol, get_args, runtime_checkable
@@ -193,6 +194,19 @@ def block_lengths(total_bytes: int, block_bytes: int) -> NDArray[np.int32]:
     return lengths
 
 
+@functools.lru_cache(maxsize=256)
+def raw_blocks(total_bytes: int, block_bytes: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Lengths and modes of the packets of a buffer of which no block is coded; read-only.
+
+    Networks send the same few sizes again and again, and most of them have many blocks.
+    """
+    lengths = block_lengths(total_bytes, block_bytes)
+    modes = np.full(lengths.size, Mode.RAW, np.uint8)
+    lengths.setflags(write=False)
+    modes.setflags(write=False)
+    return lengths, modes
+
+
 def check_request(
     data: U8, element: ElementType, block_bytes: int, phase: int, resident: U8 | None = None
 ) -> None:
@@ -259,8 +273,7 @@ class NullEngine:
         check_request(data, element, block_bytes, phase, resident)
         if not bare:
             raise InvalidInput("engine null makes no frames: it only serves bare packets")
-        lengths = block_lengths(data.size, block_bytes)
-        return Packets(data, lengths, np.full(lengths.size, Mode.RAW, np.uint8))
+        return Packets(data, *raw_blocks(data.size, block_bytes))
 
     def decode(
         self,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`wirezip wire | infer`: frozen dataclasses of options with `run`; `training.cli` gathers them.
+"""`wirezip wire | infer | bench-collectives`: frozen dataclasses of options with `run`.
 
-What they load besides, they load in `run`.
+`training.cli` gathers them. What they load besides, they load in `run`.
 """
 
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from codec.output import JsonPath, console_beside, write_json
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from nic_emul.collective_bench import BenchOptions, BenchRow
     from nic_emul.inference_study import Row
 
 Interface = Annotated[str, tyro.conf.arg(metavar="INTERFACE")]
@@ -129,5 +130,61 @@ def _infer_table(rows: "Sequence[Row]") -> "Table":
             *(f"{row.original_bytes / size:.3f}" for size in ratios),
             f"{100 * row.wrong / row.packets:.2f} %",
             ", ".join(f"{name} {count}" for name, count in row.found.items()),
+        )
+    return table
+
+
+@dataclass(frozen=True)
+class BenchCollectives:
+    """Options of `wirezip bench-collectives`."""
+
+    ranks: int = 4
+    """Processes on this machine."""
+    sizes: tuple[int, ...] = (4096, 1 << 20, 1 << 23, 1 << 25)
+    """Bytes of FP32 that all-reduce reduces, reduce-scatter takes, and all-gather makes."""
+    turns: int = 15
+    """Of each backend, for each collective and size, behind two more; the median counts."""
+    engine: EngineName = "null"
+    """Of the emulated cards; `null` leaves the codec out."""
+    json: JsonPath = None
+    """Where to write environment and rows as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from nic_emul.collective_bench import BenchOptions, environment, measure
+
+        console = console_beside(self.json)
+        options = BenchOptions(
+            ranks=self.ranks, sizes=self.sizes, turns=self.turns, engine=self.engine
+        )
+        with console.status("measuring"):
+            rows = measure(options)
+        report = {"environment": environment(options), "rows": [asdict(row) for row in rows]}
+        write_json(self.json, report)
+        console.print(_collectives_table(options, rows))
+        return 0
+
+
+def _collectives_table(options: "BenchOptions", rows: "Sequence[BenchRow]") -> "Table":
+    """A line for each collective and size."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(
+        title=f"{options.ranks} ranks, engine {options.engine}; ms; cpu: of all ranks together",
+        title_justify="left",
+        box=SIMPLE_HEAD,
+    )
+    table.add_column("collective")
+    for name in ("bytes", "wirezip", "gloo", "ratio", "wirezip cpu", "gloo cpu"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        seconds = (row.wirezip_s, row.gloo_s)
+        processor = (row.wirezip_cpu_s, row.gloo_cpu_s)
+        table.add_row(
+            row.collective,
+            f"{row.size_bytes:,}",
+            *(f"{1e3 * each:.2f}" for each in seconds),
+            f"{row.time_ratio:.2f}",
+            *(f"{1e3 * each:.2f}" for each in processor),
         )
     return table

@@ -2,6 +2,7 @@
 """The emulated NIC of this process: policy, engine and counters, shared by all process groups."""
 
 import copy
+import functools
 import json
 import os
 import threading
@@ -14,7 +15,14 @@ from numpy.typing import NDArray
 
 from codec.checksum import crc32c
 from codec.elements import ElementType
-from codec.engine import Engine, EngineCounters, Packets, SimulatedEngine, get_engine
+from codec.engine import (
+    Engine,
+    EngineCounters,
+    Packets,
+    SimulatedEngine,
+    get_engine,
+    raw_blocks,
+)
 from codec.packet import frame_modes
 from nic_emul import policy
 from nic_emul.capture import Capture, Tap, load_headers
@@ -118,15 +126,14 @@ class Nic:
             amounts["encode_s"] = time.perf_counter() - start
         else:
             packets = self._around.encode(data, element, self.config.mtu, bare=True)
-        amounts |= _sent(data.size, packets) | split_modes(packets.modes)
+        amounts |= _sent(data.size, packets)
         self.counters.add(traffic.key, amounts)
         return packets
 
     def forward(self, traffic: Traffic, logical_bytes: int, packets: Packets) -> None:
         """Count a message that is sent on as it came, past the engine; sent totals have it."""
-        amounts = _sent(logical_bytes, packets) | split_modes(frame_modes(packets))
-        amounts |= {"forwarded_messages": 1, "forwarded_packets": packets.lengths.size}
-        self.counters.add(traffic.key, amounts)
+        amounts = {"forwarded_messages": 1, "forwarded_packets": packets.lengths.size}
+        self.counters.add(traffic.key, amounts | _sent(logical_bytes, packets))
 
     def decode(self, traffic: Traffic, packets: Packets, out: U8) -> None:
         """Undo `encode` into `out`, uint8 `(n,)`; received totals count the packets.
@@ -143,14 +150,9 @@ class Nic:
             element = traffic.dtype.element
             self._source.decode(self._engine, packets, element, self.config.mtu, out)
             amounts["decode_s"] = time.perf_counter() - start
-        amounts |= {
-            "received_messages": 1,
-            "received_logical_bytes": out.size,
-            "received_payload_bytes": packets.payload.size,
-            "received_wire_bytes": wire_bytes(packets.lengths),
-            "received_packets": packets.lengths.size,
-            "received_marked_packets": marked,
-        }
+        totals = _totals(out.size, packets, marked)
+        amounts |= {f"received_{name}": amount for name, amount in totals.items()}
+        amounts["received_marked_packets"] = marked
         self.counters.add(traffic.key, amounts)
 
     def pass_by(self, traffic: Traffic, size: int, *, received: bool = False) -> None:
@@ -197,13 +199,29 @@ class Nic:
 
 def _sent(logical_bytes: int, packets: Packets) -> dict[str, float]:
     """What a message of `logical_bytes` adds to the sent totals."""
+    marked = int(np.count_nonzero(packets.modes))
+    split = split_modes(frame_modes(packets)) if marked else {"raw_packets": packets.lengths.size}
+    return _totals(logical_bytes, packets, marked) | split
+
+
+def _totals(logical_bytes: int, packets: Packets, marked: int) -> dict[str, float]:
+    """What a message of `logical_bytes` adds to totals at either end."""
+    if marked or not packets.lengths.size:
+        wire = wire_bytes(packets.lengths)
+    else:
+        wire = _raw_wire_bytes(packets.payload.size, int(packets.lengths[0]))
     return {
         "messages": 1,
         "logical_bytes": logical_bytes,
         "payload_bytes": packets.payload.size,
-        "wire_bytes": wire_bytes(packets.lengths),
+        "wire_bytes": wire,
         "packets": packets.lengths.size,
     }
+
+
+@functools.lru_cache(maxsize=256)
+def _raw_wire_bytes(size: int, block_bytes: int) -> int:
+    return wire_bytes(raw_blocks(size, block_bytes)[0])
 
 
 def _warm_up(source: Source, engine: Engine, block_bytes: int) -> None:

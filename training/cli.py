@@ -43,6 +43,11 @@ COMMANDS = {
     "compare": ("training.cli", "Compare", "train with compression off and on, and compare bits"),
     "run": ("training.cli", "Run", "run a program of yours over emulated network cards"),
     "infer": ("nic_emul.cli", "Infer", "report how well element types are told from bytes"),
+    "bench-collectives": (
+        "nic_emul.cli",
+        "BenchCollectives",
+        "time collectives on emulated network cards beside gloo",
+    ),
     "wire": ("nic_emul.cli", "Wire", "compress every frame between a host's interface and a wire"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "testbed": ("training.cli", "Testbed", "train over links that are really slow, and time it"),
@@ -125,7 +130,8 @@ def _version() -> int:
 
 
 def _usage() -> str:
-    lines = [f"  {name:<12}{purpose}" for name, (_, _, purpose) in COMMANDS.items()]
+    width = max(map(len, COMMANDS)) + 2
+    lines = [f"  {name:<{width}}{purpose}" for name, (_, _, purpose) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: wirezip [--version] [--help] COMMAND ...",
