@@ -11,6 +11,11 @@
 // A packet longer than 4096 bytes is cut into blocks of 4096 that share its tuser. Element types that
 // are not in TYPES are cut like the first one that is, and are not to be coded.
 //
+// m_walk says in a block's first beat, and in all others, whether its symbols are to be counted and
+// ordered: not where there are none, nor where the block is of one beat and leaves as it is because
+// it has fewer than min_bytes bytes or, with `bare`, at most 32, whose frame is longer unless the block
+// is constant.
+//
 // raw_* repeats every beat as it came (bytes outside raw_tkeep zero) in the clock before its values
 // reach the output, for checksum and period.
 //
@@ -28,6 +33,9 @@ module wz_align
     input logic clk,
     input logic rst,  // synchronous, active high
 
+    input logic        bare,
+    input logic [12:0] min_bytes,
+
     input  logic        [511:0] s_axis_tdata,
     input  logic        [ 63:0] s_axis_tkeep,
     input  logic                s_axis_tlast,
@@ -40,6 +48,7 @@ module wz_align
     output logic                  m_tfirst,
     output logic                  m_tlast,
     output logic                  m_code,
+    output logic                  m_walk,
     output element_type_e         m_element,
     output format_t               m_format,  // of m_element
     output logic          [  1:0] m_phase,
@@ -115,6 +124,18 @@ module wz_align
     end
   end
 
+  // A block of one beat that is known to leave as it is.
+  logic min_any_q, min_beyond_q;
+  logic [5:0] min_last_q;  // the byte that makes a block long enough, where it is in the first beat
+  logic short_block;
+  always_ff @(posedge clk) begin
+    min_any_q <= min_bytes != '0;
+    min_beyond_q <= min_bytes > 13'(BEAT_BYTES);
+    min_last_q <= 6'(min_bytes - 1'b1);
+  end
+  assign short_block = a_first_q && a_last_q &&
+      ((min_any_q && (min_beyond_q || !a_keep_q[min_last_q])) || (bare && !a_keep_q[BARE_BYTES]));
+
   // The window of 64 bytes from the phase on, and which of its bytes are in the block.
   localparam bit HAS_FOUR = TYPES[ELEMENT_TYPE_FP32];
   localparam bit HAS_TWO = TYPES[ELEMENT_TYPE_BF16] || TYPES[ELEMENT_TYPE_FP16];
@@ -184,6 +205,7 @@ module wz_align
       m_tfirst <= a_first_q;
       m_tlast <= a_last_q;
       m_code <= a_code_q;
+      m_walk <= a_code_q && element != ELEMENT_TYPE_RAW && !short_block;
       m_element <= element;
       m_format <= format_of(element);
       m_phase <= a_phase_q;

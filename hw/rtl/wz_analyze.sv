@@ -11,7 +11,8 @@
 // valid, and stays until table_release, which the second pass gives once for each plan, in their order,
 // when it will not read the table again.
 //
-// Blocks of types outside TYPES, and those with tuser.code 0, get a plan with coded 0.
+// Blocks of types outside TYPES, those with tuser.code 0, and those of fewer than min_bytes bytes get a
+// plan with coded 0.
 //
 //   latency       from a block's last beat to its plan, at 32 lanes: 56 clocks, and 8 for each group of
 //                 32 symbols in which a value lies but the first (112 for all eight; a partial beat
@@ -34,7 +35,9 @@ module wz_analyze
     input logic clk,
     input logic rst,  // synchronous, active high
 
-    input logic bare,  // a frame that is not shorter than its block is not sent
+    // These change only while nothing is inside.
+    input logic        bare,  // a frame that is not shorter than its block is not sent
+    input logic [12:0] min_bytes,  // nor that of a block of fewer bytes
 
     input  logic        [511:0] s_axis_tdata,
     input  logic        [ 63:0] s_axis_tkeep,
@@ -62,12 +65,13 @@ module wz_analyze
 );
 
   localparam int unsigned COUNT_W = count_bits(TYPES);
-  // More blocks than the histogram and the order hold between them.
-  localparam int unsigned BLOCKS = 8;
+  // That wait for their order. Some of the last may still be on their way when no more is let in.
+  localparam int unsigned BLOCKS = 32;
+  localparam int unsigned BLOCKS_LEVEL = BLOCKS - 8;
 
   logic [511:0] data, raw_data;
   logic [63:0] keep, raw_keep;
-  logic first, last, code, valid, ready, raw_first, raw_last, raw_valid;
+  logic first, last, code, walk, valid, ready, raw_first, raw_last, raw_valid;
   element_type_e element;
   format_t format;
   logic [1:0] phase;
@@ -79,6 +83,8 @@ module wz_analyze
   ) u_align (
       .clk,
       .rst,
+      .bare,
+      .min_bytes,
       .s_axis_tdata,
       .s_axis_tkeep,
       .s_axis_tlast,
@@ -90,6 +96,7 @@ module wz_analyze
       .m_tfirst(first),
       .m_tlast(last),
       .m_code(code),
+      .m_walk(walk),
       .m_element(element),
       .m_format(format),
       .m_phase(phase),
@@ -105,20 +112,18 @@ module wz_analyze
       .raw_valid
   );
 
-  // A beat leaves for the second pass and for the histogram in the same clock.
-  logic to_beats, count_ready, take;
+  // A beat leaves for the second pass and, if its symbols count, for the histogram in the same clock.
+  logic to_beats, count_ready, room_q, take;
   assign to_beats = keep[0];
   assign m_beat_tdata = data;
-  assign m_beat_tvalid = valid && to_beats && count_ready;
-  assign ready = count_ready && (m_beat_tready || !to_beats);
+  assign m_beat_tvalid = valid && to_beats && room_q && (count_ready || !walk);
+  assign ready = room_q && (count_ready || !walk) && (m_beat_tready || !to_beats);
   assign take = valid && ready;
 
   logic room, start, word_valid, word_first, word_last;
   logic [5:0] word;
   logic [7:0] groups;
   logic [3:0][COUNT_W-1:0] counts;
-  logic ranked;
-  assign ranked = code && element != ELEMENT_TYPE_RAW;
 
   wz_histogram #(
       .LANES(LANES),
@@ -130,8 +135,7 @@ module wz_analyze
       .s_tkeep(keep),
       .s_tlast(last),
       .s_format(format),
-      .s_ranked(ranked),
-      .s_tvalid(valid && (m_beat_tready || !to_beats)),
+      .s_tvalid(valid && walk && room_q && (m_beat_tready || !to_beats)),
       .s_tready(count_ready),
       .m_room(room),
       .m_start(start),
@@ -165,11 +169,14 @@ module wz_analyze
   ) u_traits (
       .clk,
       .rst,
+      .bare,
+      .min_bytes,
       .s_tdata(data),
       .s_tkeep(keep),
       .s_tfirst(first),
       .s_tlast(last),
       .s_code(code),
+      .s_walk(walk),
       .s_element(element),
       .s_format(format),
       .s_phase(phase),
@@ -184,10 +191,11 @@ module wz_analyze
       .m_valid(traits_valid)
   );
 
-  // What waits for the order of its block. The FIFOs hold all blocks there can be, so they are always
-  // ready, and nobody needs their levels.
-  // verilator lint_off PINCONNECTEMPTY
+  // What waits for the order of its block, and for the plans before. As many beats are let in as the
+  // FIFOs hold blocks, so they are always ready, and the level of one will do.
   logic traits_ready, shape_ready, crc_ready;
+  logic [$clog2(BLOCKS):0] blocks;
+  always_ff @(posedge clk) room_q <= blocks < ($clog2(BLOCKS) + 1)'(BLOCKS_LEVEL);
 
   wz_fifo #(
       .W($bits(traits_t)),
@@ -201,8 +209,10 @@ module wz_analyze
       .m_tdata(traits_out),
       .m_tvalid(traits_out_valid),
       .m_tready(traits_out_ready),
-      .level()
+      .level(blocks)
   );
+
+  // verilator lint_off PINCONNECTEMPTY
 
   wz_fifo #(
       .W($bits(shape_t)),
@@ -211,7 +221,7 @@ module wz_analyze
       .clk,
       .rst,
       .s_tdata(shape),
-      .s_tvalid(traits_valid),
+      .s_tvalid(traits_valid && traits.walked),
       .s_tready(shape_ready),
       .m_tdata(shape_out),
       .m_tvalid(shape_out_valid),

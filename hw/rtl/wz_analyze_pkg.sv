@@ -7,6 +7,10 @@ package wz_analyze_pkg;
   import wz_format_pkg::*;
   import wz_pkg::*;
 
+  // A frame that is not raw nor constant takes more, so a block of so many bytes leaves as it is: 16
+  // for the header, 16 for the first record (or, without one, extras), and codes.
+  localparam int unsigned BARE_BYTES = 32;
+
   // An element type taken apart, one bit a question.
   typedef struct packed {
     logic [2:0] width;  // one hot: 1, 2 or 4 bytes
@@ -25,6 +29,7 @@ package wz_analyze_pkg;
   // What wz_traits found.
   typedef struct packed {
     logic code;  // 0: the block leaves as it is
+    logic walked;  // wz_order has an order for it, if an empty one
     element_type_e element;
     logic [PHASE_BITS-1:0] phase;
     logic [12:0] block_bytes;

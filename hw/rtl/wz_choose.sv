@@ -6,11 +6,13 @@
 // the range of its rank table. With them it computes the sizes of all sections, drops the coders that
 // break a limit, takes the smallest, compares with constant and raw, and seals the header. With `bare`
 // a block whose frame would not be shorter leaves as it is. Fields that the mode does not have are 0.
+// A block whose traits say that it leaves as it is needs no sizes; order and range come only for those
+// that were walked.
 //
 // plan_* tells wz_table_banks of each plan whether its block took a rank table and uses it.
 //
-//   latency       7 clocks from the order to m_plan_tvalid
-//   throughput    a block every 8 clocks
+//   latency       7 clocks from the order to m_plan_tvalid, 1 from traits without code
+//   throughput    a block every 8 clocks, one without code a clock
 //   back-pressure a plan that is not taken holds the next
 
 module wz_choose
@@ -60,7 +62,7 @@ module wz_choose
   // clock by clock without valid bits; at_q says how far the block at hand is.
   localparam int unsigned STAGES = 6;
   logic [STAGES:1] at_q;
-  logic take, give, busy_q, traits_q;
+  logic take, give, pass, room, busy_q, traits_q;
 
   traits_t t;
   order_t o;
@@ -84,7 +86,7 @@ module wz_choose
   logic [12:0] base_room_q;  // of raw, left by header and extras
 
   always_ff @(posedge clk) begin
-    traits_q <= s_traits_tvalid && !give;
+    traits_q <= s_traits_tvalid && !give && !pass;
     length_q <= LENGTH_BITS'(t.block_bytes - 1'b1);
     raw_bytes_q <= t.block_bytes + 13'(SHORT_HEADER_BYTES);
     symbols_q <= element != ELEMENT_TYPE_RAW && t.stored_values != '0;
@@ -134,6 +136,18 @@ module wz_choose
       unary_low_q[CODER_R2] <= o.escapes_long[11:0] + 12'({pad_two_q, 4'd0});
       unary_low_q[CODER_F2] <= o.escapes_short[11:0] + 12'({pad_two_q, 4'd0});
       if (!symbols_q) unary_low_q <= '0;
+      if (!t.walked) begin
+        bank_q <= 1'b0;
+        base_q <= '0;
+        path_q <= '0;
+        zero_rank_q <= '0;
+        bare_zeros_q <= '0;
+        too_many_q <= '0;
+        unary_bytes_q <= '0;
+        escapes_short_q <= '0;
+        escapes_long_q <= '0;
+        unary_low_q <= '0;
+      end
     end
   end
 
@@ -244,8 +258,7 @@ module wz_choose
   logic [10:0] low5_q;
   coder_e coder5_q;
   always_ff @(posedge clk) begin
-    if (!t.code) mode_q <= MODE_RAW;
-    else if (t.constant) mode_q <= MODE_CONSTANT;
+    if (t.constant) mode_q <= MODE_CONSTANT;
     else if (none4_q || room_q[14] || 15'(best_q) >= room_q) mode_q <= MODE_RAW;
     else mode_q <= MODE_CODED;
     frame_q  <= 13'(best_q) + 13'({fixed_q, 4'd0});
@@ -298,15 +311,15 @@ module wz_choose
     unique case (mode_q)
       MODE_CODED: begin
         frame6_q <= frame_q;
-        coded_q <= t.code && (!bare || frame_q < t.block_bytes);
+        coded_q <= !bare || frame_q < t.block_bytes;
       end
       MODE_CONSTANT: begin
         frame6_q <= constant_bytes;
-        coded_q <= t.code && (!bare || constant_bytes < t.block_bytes);
+        coded_q <= !bare || constant_bytes < t.block_bytes;
       end
       default: begin
         frame6_q <= raw_bytes_q;
-        coded_q <= t.code && !bare;
+        coded_q <= !bare;
       end
     endcase
   end
@@ -334,14 +347,19 @@ module wz_choose
   assign crc = ~(is_coded ? long_q ^ rest_q : short_q);
 
   // The plan.
-  logic uses;
+  logic uses, coded;
   assign uses = coded_q && is_coded && symbols_q;
-  assign give = at_q[STAGES] && s_range_tvalid && plan_room && (!m_plan_tvalid || m_plan_tready);
-  assign s_traits_tready = give;
-  assign take = s_order_tvalid && s_traits_tvalid && traits_q && s_crc_tvalid && !busy_q;
-  assign s_order_tready = take;
-  assign s_range_tready = give;
-  assign s_crc_tready = give;
+  assign coded = coded_q && !pass;
+  assign room = plan_room && (!m_plan_tvalid || m_plan_tready);
+  assign give = at_q[STAGES] && (s_range_tvalid || !t.walked) && room;
+  assign pass = s_traits_tvalid && !t.code && s_crc_tvalid && !busy_q &&
+      (!t.walked || (s_order_tvalid && s_range_tvalid)) && room;
+  assign take = s_traits_tvalid && t.code && traits_q && s_crc_tvalid && !busy_q &&
+      (!t.walked || s_order_tvalid);
+  assign s_traits_tready = give || pass;
+  assign s_order_tready = (take || pass) && t.walked;
+  assign s_range_tready = (give || pass) && t.walked;
+  assign s_crc_tready = give || pass;
 
   always_ff @(posedge clk) begin
     at_q <= {at_q[STAGES-1:1], take};
@@ -349,30 +367,30 @@ module wz_choose
     if (take) busy_q <= 1'b1;
     if (give) busy_q <= 1'b0;
 
-    plan_valid <= give;
-    plan_takes <= symbols_q && t.code;
-    plan_uses <= uses;
+    plan_valid <= give || pass;
+    plan_takes <= give && t.walked && symbols_q;
+    plan_uses <= give && uses;
     plan_bank <= bank_q;
 
     if (m_plan_tready) m_plan_tvalid <= 1'b0;
-    if (give) begin
+    if (give || pass) begin
       m_plan_tvalid <= 1'b1;
       m_plan_order_lo <= coder5_q == CODER_R2 ? s_range_tdata.long_lo : s_range_tdata.short_lo;
       m_plan_order_hi <= coder5_q == CODER_R2 ? s_range_tdata.long_hi : s_range_tdata.short_hi;
       m_plan_table_bank <= bank_q;
 
       m_plan_tdata <= '0;
-      m_plan_tdata.mode <= coded_q ? mode_q : MODE_RAW;
+      m_plan_tdata.mode <= coded ? mode_q : MODE_RAW;
       m_plan_tdata.element <= element;
-      m_plan_tdata.coded <= coded_q;
+      m_plan_tdata.coded <= coded;
       m_plan_tdata.block_bytes <= t.block_bytes;
       m_plan_tdata.head_bytes <= t.head_bytes;
       m_plan_tdata.tail_bytes <= t.tail_bytes;
       m_plan_tdata.head <= t.head;
       m_plan_tdata.tail <= t.tail;
       m_plan_tdata.values <= t.values;
-      m_plan_tdata.frame_bytes <= coded_q ? frame6_q : t.block_bytes;
-      if (coded_q) begin
+      m_plan_tdata.frame_bytes <= coded ? frame6_q : t.block_bytes;
+      if (coded) begin
         m_plan_tdata.header <= (is_coded ? long_header_q : 128'(short_header_q)) |
             (128'(crc) << CRC_LSB);
         if (mode_q == MODE_CONSTANT) m_plan_tdata.pattern <= t.pattern;

@@ -85,9 +85,9 @@ module wz_encoder
 
   logic [511:0] new_beat, beat;
   logic new_beat_valid, new_beat_ready, beat_valid, beat_ready;
-  plan_t new_plan;
-  logic [7:0] new_order_lo, new_order_hi;
-  logic new_bank, new_plan_valid, new_plan_ready;
+  plan_t plan;
+  logic [7:0] order_lo, order_hi;
+  logic bank, plan_valid, plan_ready;
   logic table_we, table_bank, table_release;
   logic [4:0] table_symbol, table_step;
 
@@ -98,6 +98,7 @@ module wz_encoder
       .clk,
       .rst,
       .bare,
+      .min_bytes,
       .s_axis_tdata(wide_data),
       .s_axis_tkeep(wide_keep),
       .s_axis_tlast(wide_last),
@@ -107,12 +108,12 @@ module wz_encoder
       .m_beat_tdata(new_beat),
       .m_beat_tvalid(new_beat_valid),
       .m_beat_tready(new_beat_ready),
-      .m_plan_tdata(new_plan),
-      .m_plan_order_lo(new_order_lo),
-      .m_plan_order_hi(new_order_hi),
-      .m_plan_table_bank(new_bank),
-      .m_plan_tvalid(new_plan_valid),
-      .m_plan_tready(new_plan_ready),
+      .m_plan_tdata(plan),
+      .m_plan_order_lo(order_lo),
+      .m_plan_order_hi(order_hi),
+      .m_plan_table_bank(bank),
+      .m_plan_tvalid(plan_valid),
+      .m_plan_tready(plan_ready),
       .table_we,
       .table_bank,
       .table_symbol,
@@ -139,31 +140,6 @@ module wz_encoder
       .level(beats_level)
   );
 
-  // The plan, in a register that takes one every other clock. A block that leaves as it is needs no
-  // more of it than the first pass knows of every block.
-  plan_t plan_q;
-  logic [7:0] order_lo_q, order_hi_q;
-  logic bank_q, plan_valid_q, plan_ready;
-  assign new_plan_ready = !plan_valid_q;
-
-  always_ff @(posedge clk) begin
-    if (!plan_valid_q) begin
-      plan_q <= new_plan;
-      if (new_plan.block_bytes < min_bytes) begin
-        plan_q.coded <= 1'b0;
-        plan_q.mode <= MODE_RAW;
-        plan_q.frame_bytes <= new_plan.block_bytes;
-      end
-      order_lo_q <= new_order_lo;
-      order_hi_q <= new_order_hi;
-      bank_q <= new_bank;
-      plan_valid_q <= new_plan_valid;
-    end else if (plan_ready) begin
-      plan_valid_q <= 1'b0;
-    end
-    if (rst) plan_valid_q <= 1'b0;
-  end
-
   logic [511:0] out_data;
   logic [63:0] out_keep;
   mode_e out_mode;
@@ -178,11 +154,11 @@ module wz_encoder
       .s_beat_tdata(beat),
       .s_beat_tvalid(beat_valid),
       .s_beat_tready(beat_ready),
-      .s_plan_tdata(plan_q),
-      .s_plan_order_lo(order_lo_q),
-      .s_plan_order_hi(order_hi_q),
-      .s_plan_bank(bank_q),
-      .s_plan_tvalid(plan_valid_q),
+      .s_plan_tdata(plan),
+      .s_plan_order_lo(order_lo),
+      .s_plan_order_hi(order_hi),
+      .s_plan_bank(bank),
+      .s_plan_tvalid(plan_valid),
       .s_plan_tready(plan_ready),
       .table_we,
       .table_bank,

@@ -7,7 +7,7 @@
 // block's last beat its counts are added up over the lanes and leave four symbols a clock, words in
 // rising order. Only the groups of 32 symbols in which a value lies are read (value 0 also counts as
 // seen in a partial beat); m_groups names them with every word, and words of other groups are all
-// zero. A block that is not to be ranked (s_ranked 0) is one word, of no meaning.
+// zero.
 //
 // The counts of zero beats that the bitmap leaves out are in: subtract them from symbol 0.
 //
@@ -37,7 +37,6 @@ module wz_histogram
     input  logic          [ 63:0] s_tkeep,
     input  logic                  s_tlast,
     input  format_t               s_format,
-    input  logic                  s_ranked,
     input  logic                  s_tvalid,
     output logic                  s_tready,
 
@@ -127,7 +126,7 @@ module wz_histogram
   // Clock 1: the symbol is the address.
   logic [LANES-1:0][7:0] symbol_q;
   logic [LANES-1:0] lane_q, again;
-  logic item_q, item_page_q, item_last_q, item_ranked_q;
+  logic item_q, item_page_q, item_last_q;
   // Clock 2: the next count is written. Of the page that does not count it is 0, which clears.
   logic [LANES-1:0][1:0][LANE_W-1:0] next_q;
   logic [1:0] zero_q;
@@ -144,10 +143,9 @@ module wz_histogram
     item_q <= take;
     item_page_q <= count_page_q;
     item_last_q <= take && s_tready && s_tlast;
-    item_ranked_q <= s_ranked;
     for (int i = 0; i < int'(LANES); i++) begin
       symbol_q[i] <= symbol[i];
-      lane_q[i] <= lane_valid[i] && take && s_ranked;
+      lane_q[i] <= lane_valid[i] && take;
       symbol2_q[i] <= symbol_q[i];
     end
     item2_page_q <= item_page_q;
@@ -203,7 +201,7 @@ module wz_histogram
   logic [7:0] group_d, group_q;
   logic [7:0] groups_d;
   logic [1:0][7:0] groups_q;
-  logic seen_q, seen_page_q, seen_last_q, seen_ranked_q, fresh_q;
+  logic seen_q, seen_page_q, seen_last_q, fresh_q;
   logic [1:0] pending_q;
   always_comb begin
     group_d = '0;
@@ -211,13 +209,12 @@ module wz_histogram
       for (int i = 0; i < int'(LANES); i++) group_d[g] |= symbol_q[i][7:5] == 3'(g);
     end
   end
-  assign groups_d = (group_q & {8{seen_ranked_q}}) | (fresh_q ? '0 : groups_q[seen_page_q]);
+  assign groups_d = group_q | (fresh_q ? '0 : groups_q[seen_page_q]);
   always_ff @(posedge clk) begin
     group_q <= group_d;
     seen_q <= item_q;
     seen_page_q <= item_page_q;
     seen_last_q <= item_last_q;
-    seen_ranked_q <= item_ranked_q;
     if (seen_q) begin
       groups_q[seen_page_q] <= groups_d;
       fresh_q <= seen_last_q;  // the next item is a block's first
@@ -236,14 +233,13 @@ module wz_histogram
   logic [7:0] all_q;
   logic start;
   logic [2:0] group_now_q, step8_q;
-  logic single_q;  // one word is enough
   logic word_end;
   logic [7:0] next_groups;
   logic ends_now;  // the next block to read is seen to its end in this clock
   assign ends_now = seen_last_q && seen_page_q == next_page_q;
   assign next_groups = ends_now ? groups_d : groups_q[next_page_q];
   assign start = (pending_q[next_page_q] || ends_now) && !scan_q && !init_q && m_room;
-  assign word_end = step8_q == '1 || single_q;
+  assign word_end = step8_q == '1;
   assign m_start = start;
   assign scan_word_q = {group_now_q, step8_q};
   assign scan_last_q = scan_q && word_end && rest_q == '0;
@@ -283,7 +279,6 @@ module wz_histogram
       next_page_q <= !next_page_q;
       rest_q <= without_lowest(next_groups);
       all_q <= next_groups;
-      single_q <= next_groups == '0;
       group_now_q <= lowest(next_groups);
       step8_q <= '0;
       first_q <= 1'b1;

@@ -74,7 +74,7 @@ module wz_pack #(
   localparam int unsigned UNARY_ROWS = (FP8 && LANES < 64) ? 64 : 32;
   localparam int unsigned ESCAPES_ROWS = 16;
   localparam int unsigned ESCAPES_GROUPS = 32;
-  localparam int unsigned FRAMES = 8;  // under way
+  localparam int unsigned FRAMES = 16;  // under way: as many as plans come before the first leaves
 
   // Levels at which beats are still handed out. What may be under way then: remainders, 18 beats of up
   // to 48 bytes, whose frames are 7 at most and begin at byte 32 (22 rows; those of raw blocks are

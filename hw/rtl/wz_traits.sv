@@ -9,6 +9,9 @@
 // values, or those of a symbol other than 0: which of the two is known only at the end, so both are
 // followed. The period of the block comes from wz_period; it is sampled 2 clocks after the last beat.
 //
+// m_traits.code is 0 where it is known already that the block leaves as it is: it has fewer than
+// min_bytes bytes, or with `bare` at most 32 or no symbols and no zero beat, without being constant.
+//
 //   latency       4 clocks from a block's last beat to m_valid
 //   throughput    1 beat a clock
 //   back-pressure none
@@ -23,11 +26,15 @@ module wz_traits
     input logic clk,
     input logic rst,  // synchronous, active high
 
+    input logic        bare,
+    input logic [12:0] min_bytes,
+
     input logic          [511:0] s_tdata,
     input logic          [ 63:0] s_tkeep,
     input logic                  s_tfirst,
     input logic                  s_tlast,
     input logic                  s_code,
+    input logic                  s_walk,
     input element_type_e         s_element,
     input format_t               s_format,  // of s_element
     input logic          [  1:0] s_phase,
@@ -93,7 +100,7 @@ module wz_traits
     end
   end
 
-  logic first_q, last_q, valid_q, code_q, any_q, whole_q;
+  logic first_q, last_q, valid_q, code_q, walk_q, any_q, whole_q;
   element_type_e element_q;
   logic [1:0] phase_q;
   logic [11:0] length_q;
@@ -109,6 +116,7 @@ module wz_traits
     first_q <= s_tfirst;
     last_q <= s_tlast;
     code_q <= s_code;
+    walk_q <= s_walk;
     element_q <= element;
     phase_q <= s_phase;
     length_q <= s_length_less_one;
@@ -125,7 +133,7 @@ module wz_traits
   // Clock 2: over the beat. `ranked` folds take values of a symbol other than 0, `stored` all.
   logic [1:0] ranked_ones_q, ranked_zeros_q, stored_ones_q, stored_zeros_q;  // halves of the beat
   logic stray2_q, nonzero2_q;
-  logic first2_q, last2_q, valid2_q, code2_q, any2_q, whole2_q;
+  logic first2_q, last2_q, valid2_q, code2_q, walk2_q, any2_q, whole2_q;
   element_type_e element2_q, element2;
   logic [1:0] phase2_q, head_bytes_d, head_bytes2_q;
   logic [12:0] bytes2_q, length2_q;
@@ -148,6 +156,7 @@ module wz_traits
     first2_q <= first_q;
     last2_q <= last_q;
     code2_q <= code_q;
+    walk2_q <= walk_q;
     any2_q <= any_q;
     whole2_q <= whole_q;
     element2_q <= element1;
@@ -169,7 +178,8 @@ module wz_traits
   logic partial_zero_q;  // the last beat is partial, and zero
   logic [5:0] index_q, last_index_q;  // of the beat in clock 2, and of the last with values
   logic last3_q;
-  logic code3_q;
+  logic code3_q, walk3_q;
+  logic at_most_bare_q;  // the block has no more than BARE_BYTES bytes
   element_type_e element3_q, element3;
   logic [1:0] phase3_q, head_bytes3_q;
   logic [12:0] length3_q, bytes3_q;
@@ -201,7 +211,9 @@ module wz_traits
       if (any2_q || first2_q) partial_zero_q <= beat_zero && !whole2_q;
       index_q <= last2_q ? '0 : index_q + 1'b1;
       if (any2_q) last_index_q <= index_q;
-      code3_q <= code2_q;
+      code3_q <= code2_q && length2_q >= min_bytes;
+      walk3_q <= walk2_q;
+      at_most_bare_q <= length2_q <= 13'(BARE_BYTES);
       element3_q <= element2;
       phase3_q <= phase2_q;
       head_bytes3_q <= head_bytes2_q;
@@ -289,7 +301,9 @@ module wz_traits
 
   always_ff @(posedge clk) begin
     m_valid <= last3_q;
-    m_traits.code <= code3_q;
+    m_traits.code <= code3_q &&
+        (!bare || is_constant || !(at_most_bare_q || (!symbols && !bitmap)));
+    m_traits.walked <= walk3_q;
     m_traits.element <= element3;
     m_traits.phase <= phase3_q;
     m_traits.block_bytes <= length3_q;
@@ -314,7 +328,7 @@ module wz_traits
       2'd1: m_traits.pattern <= 32'(pattern3_q[15:0]);
       default: m_traits.pattern <= pattern3_q;
     endcase
-    m_shape.ranked <= code3_q && symbols && (kept_q != '0 || (last_values != '0 && !drop_last));
+    m_shape.ranked <= code3_q && (kept_q != '0 || (last_values != '0 && !drop_last));
     m_shape.element <= element3;
     m_shape.values <= values;
     m_shape.left_out <= left_out;

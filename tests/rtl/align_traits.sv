@@ -11,6 +11,8 @@ module align_traits
 ) (
     input logic clk,
     input logic rst,
+    input logic bare,
+    input logic [12:0] min_bytes,
 
     input  logic        [511:0] s_axis_tdata,
     input  logic        [ 63:0] s_axis_tkeep,
@@ -31,7 +33,7 @@ module align_traits
 
   logic [511:0] data, raw_data;
   logic [63:0] keep, raw_keep;
-  logic first, last_beat, code, valid, raw_first, raw_last, raw_valid;
+  logic first, last_beat, code, walk, valid, raw_first, raw_last, raw_valid;
   element_type_e element;
   format_t format;
   logic [1:0] phase;
@@ -46,6 +48,8 @@ module align_traits
   ) u_align (
       .clk,
       .rst,
+      .bare,
+      .min_bytes,
       .s_axis_tdata,
       .s_axis_tkeep,
       .s_axis_tlast,
@@ -57,6 +61,7 @@ module align_traits
       .m_tfirst(first),
       .m_tlast(last_beat),
       .m_code(code),
+      .m_walk(walk),
       .m_element(element),
       .m_format(format),
       .m_phase(phase),
@@ -87,11 +92,14 @@ module align_traits
   ) u_traits (
       .clk,
       .rst,
+      .bare,
+      .min_bytes,
       .s_tdata(data),
       .s_tkeep(keep),
       .s_tfirst(first),
       .s_tlast(last_beat),
       .s_code(code),
+      .s_walk(walk),
       .s_element(element),
       .s_format(format),
       .s_phase(phase),

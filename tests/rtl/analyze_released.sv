@@ -12,6 +12,7 @@ module analyze_released
     input logic clk,
     input logic rst,
     input logic bare,
+    input logic [12:0] min_bytes,
 
     input  logic        [511:0] s_axis_tdata,
     input  logic        [ 63:0] s_axis_tkeep,
@@ -59,6 +60,7 @@ module analyze_released
       .clk,
       .rst,
       .bare,
+      .min_bytes,
       .s_axis_tdata,
       .s_axis_tkeep,
       .s_axis_tlast,

@@ -41,9 +41,9 @@ class Block:
         tag = next(tag for tag in ElementType if types >> tag & 1)
         return Block(self.data, tag, self.phase % tag.width_bytes, code=False)
 
-    def plan(self, *, bare: bool = False) -> Plan:
+    def plan(self, *, bare: bool = False, min_bytes: int = 0) -> Plan:
         """What the encoder must decide."""
-        if not self.code:
+        if not self.code or len(self.data) < min_bytes:
             return plans.bare_plan(self.data, self.element, self.phase)
         return plans.plan(self.data, self.element, self.phase, bare=bare)
 

@@ -13,6 +13,7 @@ from tests.rtl.blocks import Block, symbols
 SHAPE = {"ranked": 1, "element": 3, "values": 13, "left_out": 13}
 TRAITS = {
     "code": 1,
+    "walked": 1,
     "element": 3,
     "phase": 2,
     "block_bytes": 13,
@@ -61,7 +62,19 @@ def stored(block: Block) -> bytes:
     return b"".join(beat for flag, beat in zip(*stored_beats(block), strict=True) if flag)
 
 
-def traits(block: Block) -> dict[str, int]:
+# With `bare`, blocks of so many bytes leave as they are if they are not constant.
+BARE_BYTES = 32
+
+
+def walked(block: Block, *, bare: bool = False, min_bytes: int = 0) -> bool:
+    """Whether the symbols of the block are counted and ordered."""
+    size = len(block.data)
+    short = size < min_bytes or (bare and size <= BARE_BYTES)
+    one_beat = size <= f.BEAT_BYTES
+    return block.code and block.element != ElementType.RAW and not (one_beat and short)
+
+
+def traits(block: Block, *, bare: bool = False, min_bytes: int = 0) -> dict[str, int]:
     """`traits_t`."""
     element, width = block.element, block.element.width_bytes
     shape = reference._shape(len(block.data), element, block.phase)
@@ -70,8 +83,8 @@ def traits(block: Block) -> dict[str, int]:
         stored(block), element, reference._Shape(0, len(stored(block)) // width, 0)
     )
     parts = [reference._split(value, element) for value in kept]
-    bare = element != ElementType.RAW and not any(r for symbol, r in parts if symbol == 0)
-    carriers = [r for symbol, r in parts if symbol or not bare]
+    bare_zeros = element != ElementType.RAW and not any(r for symbol, r in parts if symbol == 0)
+    carriers = [r for symbol, r in parts if symbol or not bare_zeros]
     signs = (
         {r >> element.layout.mantissa_bits for r in carriers} if element.layout.signed else set()
     )
@@ -83,8 +96,12 @@ def traits(block: Block) -> dict[str, int]:
             plane_flags |= 1 << plane
             plane_bytes |= distinct.pop() << 8 * plane
     data = block.data
+    constant = len(data) > width and data[width:] == data[:-width]
+    hopeless = len(data) <= BARE_BYTES or (element == ElementType.RAW and all(flags))
+    as_it_is = len(data) < min_bytes or (bare and hopeless and not constant)
     return {
-        "code": block.code,
+        "code": block.code and not as_it_is,
+        "walked": walked(block, bare=bare, min_bytes=min_bytes),
         "element": element,
         "phase": block.phase,
         "block_bytes": len(data),
@@ -96,21 +113,26 @@ def traits(block: Block) -> dict[str, int]:
         "bitmap": not all(flags),
         "stored_beats": sum(flag << i for i, flag in enumerate(flags)),
         "stored_values": len(kept),
-        "bare": bare,
+        "bare": bare_zeros,
         "sign_flag": len(signs) == 1,
         "sign_value": signs == {1},
         "plane_flags": plane_flags,
         "plane_bytes": plane_bytes,
-        "constant": len(data) > width and data[width:] == data[:-width],
+        "constant": constant,
         "pattern": int.from_bytes(data[:width], "little"),
     }
 
 
-def shape(block: Block) -> dict[str, int]:
-    """`shape_t`."""
+def shape(block: Block, *, min_bytes: int = 0) -> dict[str, int]:
+    """`shape_t` of a block that is walked."""
     values = len(block.values) // block.element.width_bytes
     kept = len(stored(block)) // block.element.width_bytes
-    ranked = block.code and block.element != ElementType.RAW and kept > 0
+    ranked = (
+        block.code
+        and block.element != ElementType.RAW
+        and kept > 0
+        and len(block.data) >= min_bytes
+    )
     return {
         "ranked": ranked,
         "element": block.element,
@@ -119,9 +141,9 @@ def shape(block: Block) -> dict[str, int]:
     }
 
 
-def order(block: Block) -> dict[str, int]:
+def order(block: Block, *, min_bytes: int = 0) -> dict[str, int]:
     """`order_t`, without the bank."""
-    if not shape(block)["ranked"]:
+    if not shape(block, min_bytes=min_bytes)["ranked"]:
         return dict.fromkeys(ORDER, 0)
     counts = Counter(symbols(stored(block), block.element).tolist())
     top = (1 << block.element.layout.exponent_bits) - 1

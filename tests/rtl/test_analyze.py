@@ -39,12 +39,14 @@ class Analyzer:
         *,
         stalls: tuple[float, float, float] = (0, 0, 0),
         bare: bool = False,
+        min_bytes: int = 0,
         seed: int = 1,
         not_before: Sequence[int] | None = None,
     ) -> None:
         """Send blocks; `stalls` of the input, of the outputs, of the freeing of tables."""
         dut = self.dut
         dut["bare"] = bare
+        dut["min_bytes"] = min_bytes
         dut.reset()
         self.sent = Source(
             "s_axis", **packets(blocks), stall=stalls[0], burst=9, not_before=not_before
@@ -61,7 +63,9 @@ class Analyzer:
             "s_release", token=np.zeros(len(blocks), np.uint8), stall=stalls[2], burst=199
         )
         dut.stream(self.sent, self.beats, self.plans, self.table, self.released, seed=seed)
-        self.wanted = [block.as_built(self.built).plan(bare=bare) for block in blocks]
+        self.wanted = [
+            block.as_built(self.built).plan(bare=bare, min_bytes=min_bytes) for block in blocks
+        ]
 
 
 def check(analyzer: Analyzer, blocks: Sequence[Block]) -> None:
@@ -149,7 +153,19 @@ def test_blocks(analyzer: Analyzer, stalls: tuple[float, float, float], bare: bo
     check(analyzer, blocks)
 
 
-def test_short_blocks(analyzer: Analyzer) -> None:
+@pytest.mark.parametrize("min_bytes", [40, 200])
+@pytest.mark.parametrize("stalls", [(0, 0, 0), (0, 0.5, 0.5)])
+def test_blocks_as_they_are(
+    analyzer: Analyzer, stalls: tuple[float, float, float], min_bytes: int
+) -> None:
+    """Between blocks that are coded, in their order."""
+    blocks = [*_mixed(analyzer, 3, 7), *_mixed(analyzer, 60, 8, 300)]
+    analyzer.run(blocks, stalls=stalls, bare=True, min_bytes=min_bytes, seed=3)
+    check(analyzer, blocks)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+def test_short_blocks(analyzer: Analyzer, bare: bool) -> None:
     """Every length up to more than a beat, in every phase."""
     rng = np.random.default_rng(4)
     blocks = [
@@ -159,7 +175,7 @@ def test_short_blocks(analyzer: Analyzer) -> None:
         for size in range(1, 90, 1 if tag == ElementType.BF16 else 5)
     ]
     blocks = [block for block in blocks if block.data]
-    analyzer.run(blocks)
+    analyzer.run(blocks, bare=bare)
     check(analyzer, blocks)
 
 
@@ -227,3 +243,13 @@ def test_rate(alone: Analyzer) -> None:
         blocks = [_uniform(symbol)] * 24
         alone.run(blocks)
         assert np.diff(alone.plans.clocks[4:]).mean() <= clocks
+
+
+def test_rate_of_blocks_as_they_are(alone: Analyzer) -> None:
+    """A beat a clock: not to be coded, too short by the policy, too short to gain."""
+    beat = make.with_symbols(NEAR[:32], ElementType.BF16)
+    for data, code, min_bytes in ((beat, False, 0), (beat, True, 65), (beat[:32], True, 0)):
+        blocks = [Block(data, ElementType.BF16, code=code)] * 99
+        alone.run(blocks, bare=True, min_bytes=min_bytes)
+        check(alone, blocks)
+        assert set(np.diff(alone.plans.clocks)) == {1}

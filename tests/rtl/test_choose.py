@@ -41,16 +41,25 @@ class Run:
         blocks: Sequence[Block],
         *,
         bare: bool = False,
+        min_bytes: int = 0,
         stalls: tuple[float, float] = (0, 0),
     ) -> None:
         dut.reset()
         dut["bare"] = bare
-        orders = [first_pass.order(b) | {"bank": i & 1} for i, b in enumerate(blocks)]
-        traits = [plans.pack(first_pass.TRAITS, first_pass.traits(block)) for block in blocks]
+        policy = {"bare": bare, "min_bytes": min_bytes}
+        self.traits = [first_pass.traits(block, **policy) for block in blocks]
+        orders = [
+            first_pass.order(b, min_bytes=min_bytes) | {"bank": i & 1} for i, b in enumerate(blocks)
+        ]
+        traits = [plans.pack(first_pass.TRAITS, found) for found in self.traits]
         states = [crc32c(_padded(block.data)) ^ 0xFFFFFFFF for block in blocks]
         self.order = Source(
             "s_order",
-            tdata=[plans.pack(first_pass.ORDER, order) for order in orders],
+            tdata=[
+                plans.pack(first_pass.ORDER, order)
+                for order, found in zip(orders, self.traits, strict=True)
+                if found["walked"]
+            ],
             stall=stalls[0],
             burst=20,
         )
@@ -75,30 +84,39 @@ class Run:
                     "long_hi": max(long),
                 },
             )
-            for short, long in ranges
+            for (short, long), found in zip(ranges, self.traits, strict=True)
+            if found["walked"]
         ]
         rest = [
             Source(name, tdata=data, stall=stalls[0], burst=20)
             for name, data in (("s_traits", traits), ("s_range", words), ("s_crc", states))
         ]
-        dut.stream(self.order, self.got, self.told, *rest, seed=6, drain=50)
-        self._check(blocks, ranges, bare)
+        dut.stream(self.order, self.got, self.told, *rest, seed=6, drain=300)
+        self._check(blocks, ranges, policy)
 
     def _check(
-        self, blocks: Sequence[Block], ranges: Sequence[tuple[list[int], list[int]]], bare: bool
+        self,
+        blocks: Sequence[Block],
+        ranges: Sequence[tuple[list[int], list[int]]],
+        policy: dict[str, int],
     ) -> None:
         words = self.got.integers("tdata")
         assert len(words) == len(self.told) == len(blocks)
-        self.kinds = make.kinds([block.plan(bare=bare) for block in blocks])
+        wanted_plans = [
+            block.plan(bare=bool(policy["bare"]), min_bytes=policy["min_bytes"]) for block in blocks
+        ]
+        self.kinds = make.kinds(wanted_plans)
         for i, block in enumerate(blocks):
             where = f"block {i}: {block.element.name}, {len(block.data)} bytes"
-            found, wanted = unpack(words[i], PLAN), block.plan(bare=bare).fields
+            found, wanted = unpack(words[i], PLAN), wanted_plans[i].fields
             if wanted["mode"] != Mode.CODED:
                 wanted = wanted | {"stored_beats": 0}
             assert found == wanted, where
             uses = bool(wanted["base"])
             assert self.told["uses"][i] == uses, where
-            assert self.told["takes"][i] == first_pass.shape(block)["ranked"], where
+            shape = first_pass.shape(block, min_bytes=policy["min_bytes"])
+            takes = self.traits[i]["walked"] and shape["ranked"]
+            assert self.told["takes"][i] == takes, where
             assert self.told["bank"][i] == self.got["table_bank"][i] or not uses, where
             if uses:
                 ranked = ranges[i][wanted["coder"] == Coder.R2]
@@ -118,10 +136,13 @@ def _blocks(types: int, count: int, seed: int, longest: int = 4096) -> list[Bloc
 
 
 @pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("min_bytes", [0, 100])
 @pytest.mark.parametrize("stalls", [(0, 0), (0.3, 0), (0, 0.7)])
-def test_plans(dut: Dut, types: int, stalls: tuple[float, float], bare: bool) -> None:
+def test_plans(
+    dut: Dut, types: int, stalls: tuple[float, float], bare: bool, min_bytes: int
+) -> None:
     blocks = [*_blocks(types, 15, 1), *_blocks(types, 60, 2, 300)]
-    run = Run(dut, blocks, bare=bare, stalls=stalls)
+    run = Run(dut, blocks, bare=bare, min_bytes=min_bytes, stalls=stalls)
     wanted = {"R0", "R1", "R2", "CONSTANT", "BARE", "bitmap", "sign_flag", "bare_zeros", "escapes"}
     assert wanted <= {kind for kind, count in run.kinds.items() if count}
 
@@ -147,10 +168,15 @@ def test_limits(dut: Dut, types: int) -> None:
 
 
 def test_clocks(dut: Dut, types: int) -> None:
-    blocks = make.blocks(ElementType.BF16, 20, 5, longest=200)
+    blocks = [b for b in make.blocks(ElementType.BF16, 20, 5, longest=200) if b.code]
     run = Run(dut, blocks)
     assert run.got.clocks[0] == run.order.clocks[0] + LATENCY
     assert set(np.diff(run.got.clocks)) == {BLOCK_CLOCKS}
+    # Without a walk, and without being coded at all.
+    run = Run(dut, [Block(bytes(20), ElementType.BF16)] * 9, bare=True)
+    assert set(np.diff(run.got.clocks)) == {BLOCK_CLOCKS}
+    run = Run(dut, [Block(bytes(range(20)), ElementType.BF16)] * 9, bare=True)
+    assert set(np.diff(run.got.clocks)) == {1}
 
 
 def test_no_room_holds_plans(dut: Dut, types: int) -> None:

@@ -41,7 +41,7 @@ class Histogram:
 
 def _beats(blocks: Sequence[Block]) -> dict[str, Integers]:
     """What wz_align makes of the blocks; those without values are one empty beat."""
-    data, keep, last, element, ranked = [], [], [], [], []
+    data, keep, last, element = [], [], [], []
     for block in blocks:
         values = block.values
         beats = [values[i : i + 64] for i in range(0, len(values), 64)] or [b""]
@@ -50,13 +50,11 @@ def _beats(blocks: Sequence[Block]) -> dict[str, Integers]:
             keep.append((1 << len(beat)) - 1)
             last.append(i == len(beats) - 1)
             element.append(block.element)
-            ranked.append(block.code and block.element != ElementType.RAW)
     return {
         "tdata": np.stack(data),
         "tkeep": np.array(keep, np.uint64),
         "tlast": np.array(last, np.uint8),
         "format": np.array([_format(tag) for tag in element], np.uint8),
-        "ranked": np.array(ranked, np.uint8),
     }
 
 
@@ -80,7 +78,7 @@ def _counts(words: Sink, bits: int) -> list[NDArray[np.int64]]:
             assert not out or words["last"][i - 1]
             out.append(np.zeros(256, np.int64))
         at = 4 * int(words["word"][i])
-        assert words["groups"][i] >> at // 32 & 1 or (words["first"][i] and words["last"][i])
+        assert words["groups"][i] >> at // 32 & 1
         out[-1][at : at + 4] = [word >> bits * j & (1 << bits) - 1 for j in range(4)]
     return out
 
@@ -90,13 +88,12 @@ def _check(histogram: Histogram, blocks: Sequence[Block]) -> None:
     got = _counts(histogram.words, bits)
     assert len(got) == len(blocks)
     for found, block in zip(got, blocks, strict=True):
-        if block.code and block.element != ElementType.RAW:
-            wanted = np.bincount(symbols(block.values, block.element), minlength=256)
-            assert np.array_equal(found, wanted)
+        wanted = np.bincount(symbols(block.values, block.element), minlength=256)
+        assert np.array_equal(found, wanted)
 
 
 def _blocks(histogram: Histogram, count: int, seed: int, longest: int = 4096) -> list[Block]:
-    tags = [tag for tag in ElementType if histogram.types >> tag & 1]
+    tags = [tag for tag in ElementType if histogram.types >> tag & 1 and tag != ElementType.RAW]
     found = [b for tag in tags for b in make.blocks(tag, count, seed, longest=longest)]
     order = np.random.default_rng(seed).permutation(len(found))
     return [found[i] for i in order]

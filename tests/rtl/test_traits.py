@@ -7,7 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from codec import reference
 from codec.elements import ElementType
+from codec.format import Mode
+from codec.header import parse_header
 from tests.rtl import blocks as make
 from tests.rtl import first_pass
 from tests.rtl.blocks import ALL_TYPES, Block
@@ -29,8 +32,18 @@ def dut(types: int) -> Dut:
     return Dut("align_traits", parameters={"TYPES": types}, extra=[wrapper])
 
 
-def _check(dut: Dut, types: int, blocks: Sequence[Block], stalls: tuple[float, float]) -> None:
+def _check(
+    dut: Dut,
+    types: int,
+    blocks: Sequence[Block],
+    stalls: tuple[float, float],
+    *,
+    bare: bool = False,
+    min_bytes: int = 0,
+) -> None:
     blocks = [block.as_built(types) for block in blocks]
+    dut["bare"] = bare
+    dut["min_bytes"] = min_bytes
     dut.reset()
     sent = Source("s_axis", **make.packets(blocks), stall=stalls[0], burst=5)
     go = Source("go", token=np.zeros(sent.beats, np.uint8), stall=stalls[1], burst=5)
@@ -44,20 +57,60 @@ def _check(dut: Dut, types: int, blocks: Sequence[Block], stalls: tuple[float, f
         for plane in range(2):
             if not found["plane_flags"] >> plane & 1:
                 found["plane_bytes"] &= ~(0xFF << 8 * plane)
-        assert found == first_pass.traits(block), where
-        assert unpack(shape, first_pass.SHAPE.items()) == first_pass.shape(block), where
+        assert found == first_pass.traits(block, bare=bare, min_bytes=min_bytes), where
+        if found["walked"]:
+            wanted = first_pass.shape(block, min_bytes=min_bytes)
+            assert unpack(shape, first_pass.SHAPE.items()) == wanted, where
     if stalls == (0, 0):
         last = np.flatnonzero(sent.fields["tlast"])
         assert np.array_equal(got.clocks, sent.clocks[last] + 2 + LATENCY)
 
 
-@pytest.mark.parametrize("stalls", [(0, 0), (0.4, 0), (0, 0.4), (0.3, 0.3)])
-def test_blocks(dut: Dut, types: int, stalls: tuple[float, float]) -> None:
+def _mixed() -> list[Block]:
     found = []
     for tag in ElementType:
         found += [*make.blocks(tag, 8, 1), *make.blocks(tag, 60, 2, longest=300)]
     order = np.random.default_rng(1).permutation(len(found))
-    _check(dut, types, [found[i] for i in order], stalls)
+    return [found[i] for i in order]
+
+
+@pytest.mark.parametrize("stalls", [(0, 0), (0.4, 0), (0, 0.4), (0.3, 0.3)])
+def test_blocks(dut: Dut, types: int, stalls: tuple[float, float]) -> None:
+    _check(dut, types, _mixed(), stalls)
+
+
+@pytest.mark.parametrize("bare", [False, True])
+@pytest.mark.parametrize("min_bytes", [0, 1, 2, 30, 63, 64, 65, 128, 200, 4096, 8191])
+def test_blocks_as_they_are(dut: Dut, types: int, bare: bool, min_bytes: int) -> None:
+    """By the policy, and where a frame cannot be shorter; every length about the bounds."""
+    lengths = [1, 2, 29, 30, 31, 32, 33, 62, 63, 64, 65, 66, 127, 128, 199, 200]
+    blocks = [
+        Block(make.with_symbols(np.full(200, 7 + size % 2), tag)[:size], tag, size % 2)
+        for tag in (ElementType.BF16, ElementType.FP16, ElementType.FP32)
+        for size in lengths
+    ]
+    blocks += [
+        Block(bytes([value]) * size, tag)
+        for tag in (ElementType.RAW, ElementType.BF16)
+        for size in lengths
+        for value in (0, 5)
+    ]
+    blocks += _mixed()[:40]
+    _check(dut, types, blocks, (0.1, 0), bare=bare, min_bytes=min_bytes)
+
+
+def test_short_frames_are_not_shorter() -> None:
+    """Of blocks of up to BARE_BYTES bytes: what would compress best, in every phase."""
+    for tag in ElementType:
+        width = tag.width_bytes
+        for size in range(1, first_pass.BARE_BYTES + 1):
+            for phase in range(width):
+                values = [0] * size, [0] * (size - 1) + [1], [1] + [0] * (size - 1)
+                repeated = bytes([0x80, 0x3F, 0x80, 0x3F] * size)[:size]
+                for data in (*map(bytes, values), repeated, repeated[:-1] + b"\0"):
+                    frame = reference.encode_frame(data, tag, phase)
+                    if parse_header(frame).mode != Mode.CONSTANT:
+                        assert len(frame) >= size
 
 
 def test_zero_beats(dut: Dut, types: int) -> None:
