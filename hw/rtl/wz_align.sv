@@ -134,7 +134,7 @@ module wz_align
     min_last_q <= 6'(min_bytes - 1'b1);
   end
   assign short_block = a_first_q && a_last_q &&
-      ((min_any_q && (min_beyond_q || !a_keep_q[min_last_q])) || (bare && !a_keep_q[BARE_BYTES]));
+      ((min_any_q && (min_beyond_q || !a_keep_q[min_last_q])) || (bare && !a_keep_q[bare_bytes()]));
 
   // The window of 64 bytes from the phase on, and which of its bytes are in the block.
   localparam bit HAS_FOUR = TYPES[ELEMENT_TYPE_FP32];

@@ -53,12 +53,12 @@ module wz_analyze
     output plan_t      m_plan_tdata,
     output logic [7:0] m_plan_order_lo,
     output logic [7:0] m_plan_order_hi,
-    output logic       m_plan_table_bank,
+    output table_bank_t m_plan_table_bank,
     output logic       m_plan_tvalid,
     input  logic       m_plan_tready,
 
     output logic       table_we,
-    output logic       table_bank,
+    output table_bank_t table_bank,
     output logic [4:0] table_symbol,
     output logic [4:0] table_step,
     input  logic       table_release
@@ -265,8 +265,9 @@ module wz_analyze
   order_t order;
   range_t range;
   logic order_valid, order_ready, range_valid, range_ready;
-  logic bank_free, bank, bank_take;
-  logic plan_room, plan_valid, plan_takes, plan_uses, plan_bank;
+  logic bank_free, bank_take;
+  table_bank_t bank, plan_bank;
+  logic plan_room, plan_valid, plan_takes, plan_uses;
 
   wz_order #(
       .TYPES(TYPES)

@@ -7,10 +7,6 @@ package wz_analyze_pkg;
   import wz_format_pkg::*;
   import wz_pkg::*;
 
-  // A frame that is not raw nor constant takes more, so a block of so many bytes leaves as it is: 16
-  // for the header, 16 for the first record (or, without one, extras), and codes.
-  localparam int unsigned BARE_BYTES = 32;
-
   // An element type taken apart, one bit a question.
   typedef struct packed {
     logic [2:0] width;  // one hot: 1, 2 or 4 bytes
@@ -52,7 +48,7 @@ package wz_analyze_pkg;
 
   // What wz_order found. All zero where there is nothing to rank.
   typedef struct packed {
-    logic bank;  // of the rank table
+    table_bank_t bank;
     logic [BASE_BITS-1:0] base;
     logic [PATH_BITS-1:0] path;
     logic [ZERO_RANK_BITS-1:0] zero_rank;
@@ -62,13 +58,24 @@ package wz_analyze_pkg;
     logic [12:0] escapes_long;  // with 31 ranks
   } order_t;
 
-  // Symbols other than 0 that have a rank, lowest and highest, with 15 and with 31 ranks.
+  // Symbols other than 0 that have a rank, lowest and highest, with 15 and with 31 ranks; where symbol
+  // 0 takes one of these (`less`) and where it does not.
   typedef struct packed {
-    logic [7:0] short_lo;
-    logic [7:0] short_hi;
-    logic [7:0] long_lo;
-    logic [7:0] long_hi;
+    logic [7:0] lo;
+    logic [7:0] hi;
+  } span_t;
+  typedef struct packed {
+    span_t short_less;
+    span_t short_all;
+    span_t long_less;
+    span_t long_all;
   } range_t;
+
+  // A frame that is not raw nor constant is no shorter, so with `bare` a block of so many bytes leaves as
+  // it is: 16 for the header and 16 for the first record or, without one, extras.
+  function automatic int unsigned bare_bytes();
+    return LONG_HEADER_BYTES + ALIGN_BYTES;
+  endfunction
 
   // Bits of a count of values, where only some element types are built.
   function automatic int unsigned count_bits(input logic [5:0] types);

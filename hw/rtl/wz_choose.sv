@@ -6,8 +6,8 @@
 // the range of its rank table. With them it computes the sizes of all sections, drops the coders that
 // break a limit, takes the smallest, compares with constant and raw, and seals the header. With `bare`
 // a block whose frame would not be shorter leaves as it is. Fields that the mode does not have are 0.
-// A block whose traits say that it leaves as it is needs no sizes; order and range come only for those
-// that were walked.
+// A block whose traits say that it leaves as it is needs no sizes; an order comes only for blocks that
+// were walked, and a range where the order has symbols. A range may come some clocks after its order.
 //
 // plan_* tells wz_table_banks of each plan whether its block took a rank table and uses it.
 //
@@ -47,7 +47,7 @@ module wz_choose
     output plan_t      m_plan_tdata,
     output logic [7:0] m_plan_order_lo,
     output logic [7:0] m_plan_order_hi,
-    output logic       m_plan_table_bank,
+    output table_bank_t m_plan_table_bank,
     output logic       m_plan_tvalid,
     input  logic       m_plan_tready,
 
@@ -55,7 +55,7 @@ module wz_choose
     output logic plan_valid,
     output logic plan_takes,
     output logic plan_uses,
-    output logic plan_bank
+    output table_bank_t plan_bank
 );
 
   // The order is taken at once, the rest stays until the plan is out. Values follow from each other
@@ -63,6 +63,9 @@ module wz_choose
   localparam int unsigned STAGES = 6;
   logic [STAGES:1] at_q;
   logic take, give, pass, room, busy_q, traits_q;
+  logic takes_q, range_valid_q;  // the block took a rank table; its range is here
+  range_t range_q;
+  span_t span;
 
   traits_t t;
   order_t o;
@@ -105,7 +108,7 @@ module wz_choose
   end
 
   // Stage 1: the order; each coder's sizes and limits.
-  logic bank_q;
+  table_bank_t bank_q;
   logic [BASE_BITS-1:0] base_q;
   logic [PATH_BITS-1:0] path_q;
   logic [ZERO_RANK_BITS-1:0] zero_rank_q;
@@ -137,7 +140,7 @@ module wz_choose
       unary_low_q[CODER_F2] <= o.escapes_short[11:0] + 12'({pad_two_q, 4'd0});
       if (!symbols_q) unary_low_q <= '0;
       if (!t.walked) begin
-        bank_q <= 1'b0;
+        bank_q <= '0;
         base_q <= '0;
         path_q <= '0;
         zero_rank_q <= '0;
@@ -346,37 +349,51 @@ module wz_choose
   end
   assign crc = ~(is_coded ? long_q ^ rest_q : short_q);
 
+  always_comb begin
+    unique case ({coder5_q == CODER_R2, zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE)})
+      2'b00: span = range_q.short_less;
+      2'b01: span = range_q.short_all;
+      2'b10: span = range_q.long_less;
+      default: span = range_q.long_all;
+    endcase
+  end
+
   // The plan.
   logic uses, coded;
   assign uses = coded_q && is_coded && symbols_q;
   assign coded = coded_q && !pass;
   assign room = plan_room && (!m_plan_tvalid || m_plan_tready);
-  assign give = at_q[STAGES] && (s_range_tvalid || !t.walked) && room;
+  assign give = at_q[STAGES] && (range_valid_q || !takes_q) && room;
   assign pass = s_traits_tvalid && !t.code && s_crc_tvalid && !busy_q &&
-      (!t.walked || (s_order_tvalid && s_range_tvalid)) && room;
+      (!t.walked || s_order_tvalid) && room;
   assign take = s_traits_tvalid && t.code && traits_q && s_crc_tvalid && !busy_q &&
       (!t.walked || s_order_tvalid);
   assign s_traits_tready = give || pass;
   assign s_order_tready = (take || pass) && t.walked;
-  assign s_range_tready = (give || pass) && t.walked;
+  assign s_range_tready = busy_q && takes_q && !range_valid_q;
   assign s_crc_tready = give || pass;
 
   always_ff @(posedge clk) begin
     at_q <= {at_q[STAGES-1:1], take};
     if (at_q[STAGES] && !give) at_q[STAGES] <= 1'b1;
-    if (take) busy_q <= 1'b1;
+    if (take) begin
+      busy_q  <= 1'b1;
+      takes_q <= t.walked && symbols_q;
+    end
     if (give) busy_q <= 1'b0;
+    if (!range_valid_q) range_q <= s_range_tdata;
+    range_valid_q <= !give && (range_valid_q || (s_range_tvalid && s_range_tready));
 
     plan_valid <= give || pass;
-    plan_takes <= give && t.walked && symbols_q;
+    plan_takes <= give && takes_q;
     plan_uses <= give && uses;
     plan_bank <= bank_q;
 
     if (m_plan_tready) m_plan_tvalid <= 1'b0;
     if (give || pass) begin
       m_plan_tvalid <= 1'b1;
-      m_plan_order_lo <= coder5_q == CODER_R2 ? s_range_tdata.long_lo : s_range_tdata.short_lo;
-      m_plan_order_hi <= coder5_q == CODER_R2 ? s_range_tdata.long_hi : s_range_tdata.short_hi;
+      m_plan_order_lo <= span.lo;
+      m_plan_order_hi <= span.hi;
       m_plan_table_bank <= bank_q;
 
       m_plan_tdata <= '0;
@@ -423,6 +440,7 @@ module wz_choose
     if (rst) begin
       at_q <= '0;
       busy_q <= 1'b0;
+      range_valid_q <= 1'b0;
       plan_valid <= 1'b0;
       m_plan_tvalid <= 1'b0;
     end

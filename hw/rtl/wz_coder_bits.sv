@@ -15,9 +15,12 @@
 // from place z of the list on one more if that shifts it over one of the coder's j: the tail at z,
 // less for R1 and R2 the values at places that stay on their side (hold_*).
 //
-//   latency       all is right 7 clocks after symbol 14 of the list, and 3 after the last symbol
-//                 (what symbols 27 and 28 add to R2, 4 after them)
-//   throughput    a list symbol, or two, a clock
+// A list may end before its symbol 14 if all values are in it.
+//
+//   latency       m_bits is right 6 clocks after symbol 14 of the list, or the last before (F2: 7), and 3
+//                 after symbols 27 and 28; the rest is right 3 clocks after the last symbol
+//   throughput    a list symbol, or two, a clock. s_start of the next block may follow 2 clocks after
+//                 the last symbol: then m_bits is right in that one clock alone, and the rest in one
 //   back-pressure none
 
 module wz_coder_bits
@@ -43,7 +46,6 @@ module wz_coder_bits
     output logic                      m_covered,  // the list so far has all values but zeros
     output logic [COUNT_W-1:0]        m_zeros,  // stored values of symbol 0
     output logic [ZERO_RANK_BITS-1:0] m_zero_rank,
-    output logic                      m_unranked,  // symbol 0 is not in the order; a clock later
     output logic [3:0][SUM_W-1:0]     m_bits,  // by coder_e
     output logic [COUNT_W-1:0]        m_escapes_short,  // with 15 ranks
     output logic [COUNT_W-1:0]        m_escapes_long  // with 31 ranks
@@ -63,7 +65,7 @@ module wz_coder_bits
   always_ff @(posedge clk) begin
     start_q <= s_start;
     load_q <= start_q;
-    if (s_start) begin
+    if (start_q) begin
       zeros_q <= s_raw_zeros - s_left_out;
       stored_q <= s_values - s_left_out;
       no_zeros_q <= s_raw_zeros == s_left_out;
@@ -86,6 +88,7 @@ module wz_coder_bits
 
   // Clock 2: the tails, and their sums.
   logic [COUNT_W-1:0] tail_q, tail0_q, tail1_q, tail2_q, tail15_q;
+  logic [3:0] length_q;  // of the list, up to 15
   logic [COUNT_W-1:0] last14_q, last_q;  // counts of symbol 14 and of the last one beyond
   logic [COUNT_W-1:0] hold2_q, hold4_q;
   logic [SUM_W-1:0] bits1_q, bits2_q, bits4_q;
@@ -128,7 +131,12 @@ module wz_coder_bits
       zero2_q <= '0;
       zero4_q <= '0;
       zero_rank_q <= '0;
+      last14_q <= '0;
+      tail1_q <= '0;
+      tail2_q <= '0;
+      tail15_q <= '0;
     end
+    if (valid_q && short_q) length_q <= step_q[3:0] + 1'b1;
     if (valid_q && last_short_q) begin
       last14_q <= count_q;
       tail15_q <= tail_q - count_q;
@@ -140,55 +148,56 @@ module wz_coder_bits
 
   // Then, clock after clock: the tails at the zero rank, and three terms a coder. Where symbol 0 has no
   // rank its values, if any, are escapes.
-  logic unranked_q, rank_0_q, rank_01_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
+  logic unranked, unranked_q, rank_0_q, rank_01_q;  // symbol 0 has no rank; it has rank 0; 0 or 1
+  logic behind_q;  // the whole list, or its first 15 places, lie before symbol 0
+  assign unranked = no_zeros_q || zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE);
   logic [3*COUNT_W-1:0] place_q;
   logic [COUNT_W-1:0] shift1_q, shift2_q, shift4_q;
-  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, four_q, sum1_q, sum2_q, sum4_q, sum_flat_q;
+  logic [SUM_W-1:0] pair1_q, pair2_q, pair4_q, four_q, sum1_q, sum2_q, sum4_q, after_q;
   logic [COUNT_W-1:0] rank1_q, rank2_q, past1_q, past2_q;
   logic [SUM_W-1:0] beyond_q, first3_q;
-  logic [COUNT_W-1:0] more_short_q, more_long_q, escapes_short_q, escapes_long_q;
+  logic [COUNT_W-1:0] more_short_q, more_long_q, stored1_q, stored2_q;
   always_ff @(posedge clk) begin
     place_q <= places[zero_rank_q];
-    unranked_q <= no_zeros_q || zero_rank_q == ZERO_RANK_BITS'(ZERO_RANK_NONE);
+    unranked_q <= unranked;
+    behind_q <= unranked || zero_rank_q == length_q;
     rank_0_q <= zero_rank_q == '0;
     rank_01_q <= zero_rank_q[ZERO_RANK_BITS-1:1] == '0;
     past1_q <= tail1_q + zeros_q;
     past2_q <= tail2_q + zeros_q;
 
-    shift1_q <= unranked_q ? tail15_q : place_q[0+:COUNT_W];
-    shift2_q <= unranked_q ? hold2_q : place_q[COUNT_W+:COUNT_W];
-    shift4_q <= unranked_q ? hold4_q : place_q[2*COUNT_W+:COUNT_W];
+    shift1_q <= behind_q ? tail15_q : place_q[0+:COUNT_W];
+    shift2_q <= behind_q ? hold2_q : place_q[COUNT_W+:COUNT_W];
+    shift4_q <= behind_q ? hold4_q : place_q[2*COUNT_W+:COUNT_W];
     pair1_q <= bits1_q + zero1_q;
     pair2_q <= bits2_q + zero2_q;
     // An escape of R2 has quotient 7.
-    four_q <= unranked_q ? SUM_W'({zeros_q, 3'd0}) : zero4_q;
+    four_q <= unranked ? SUM_W'({zeros_q, 3'd0}) : zero4_q;
     pair4_q <= bits4_q + four_q;
     // Values of rank 1 and more, and of rank 2 and more.
     rank1_q <= rank_0_q && !unranked_q ? tail0_q : past1_q;
     rank2_q <= rank_01_q && !unranked_q ? tail1_q : past2_q;
     // Without a rank, symbol 0 leaves room for one symbol more but escapes itself.
-    more_short_q <= unranked_q ? zeros_q : last14_q;
-    more_long_q <= unranked_q ? zeros_q : valid_q && !short_q ? (two_q ? second_q : count_q) :
-        last_q;
-    escapes_short_q <= tail15_q + more_short_q;
-    escapes_long_q <= tail_q + more_long_q;
+    more_short_q <= unranked ? zeros_q : last14_q;
+    more_long_q <= unranked ? zeros_q : last_q;
 
     sum1_q <= pair1_q + SUM_W'(shift1_q);
     sum2_q <= pair2_q + SUM_W'(shift2_q);
     sum4_q <= pair4_q + SUM_W'(shift4_q);
     beyond_q <= SUM_W'(rank1_q) + SUM_W'(rank2_q);
-    first3_q <= SUM_W'(stored_q) + SUM_W'(beyond_q);
-    sum_flat_q <= sum1_q - first3_q;
+    stored1_q <= stored_q;
+    stored2_q <= stored1_q;
+    first3_q <= SUM_W'(stored2_q) + SUM_W'(beyond_q);
+    after_q <= sum1_q;
   end
 
   assign m_zeros = zeros_q;
   assign m_zero_rank = no_zeros_q ? ZERO_RANK_BITS'(ZERO_RANK_NONE) : zero_rank_q;
-  assign m_unranked = unranked_q;
   assign m_bits[CODER_R0] = sum1_q;
   assign m_bits[CODER_R1] = sum2_q;
   assign m_bits[CODER_R2] = sum4_q;
-  assign m_bits[CODER_F2] = sum_flat_q;
-  assign m_escapes_short = escapes_short_q;
-  assign m_escapes_long = escapes_long_q;
+  assign m_bits[CODER_F2] = after_q - first3_q;
+  assign m_escapes_short = tail15_q + more_short_q;
+  assign m_escapes_long = tail_q + more_long_q;
 
 endmodule

@@ -87,8 +87,9 @@ module wz_encoder
   logic new_beat_valid, new_beat_ready, beat_valid, beat_ready;
   plan_t plan;
   logic [7:0] order_lo, order_hi;
-  logic bank, plan_valid, plan_ready;
-  logic table_we, table_bank, table_release;
+  logic plan_valid, plan_ready;
+  table_bank_t bank, table_bank;
+  logic table_we, table_release;
   logic [4:0] table_symbol, table_step;
 
   wz_analyze #(

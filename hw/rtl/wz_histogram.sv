@@ -233,16 +233,17 @@ module wz_histogram
   logic [7:0] all_q;
   logic start;
   logic [2:0] group_now_q, step8_q;
-  logic word_end;
+  logic word_end, scan_ends_q;  // of a group; the last word of the block is being read
   logic [7:0] next_groups;
   logic ends_now;  // the next block to read is seen to its end in this clock
   assign ends_now = seen_last_q && seen_page_q == next_page_q;
   assign next_groups = ends_now ? groups_d : groups_q[next_page_q];
-  assign start = (pending_q[next_page_q] || ends_now) && !scan_q && !init_q && m_room;
+  assign start = (pending_q[next_page_q] || ends_now) && (!scan_q || scan_ends_q) && !init_q &&
+      m_room;
   assign word_end = step8_q == '1;
   assign m_start = start;
   assign scan_word_q = {group_now_q, step8_q};
-  assign scan_last_q = scan_q && word_end && rest_q == '0;
+  assign scan_last_q = scan_ends_q;
 
   function automatic logic [7:0] without_lowest(input logic [7:0] set);
     for (int i = 0; i < 8; i++) without_lowest[i] = set[i] && (set & 8'((1 << i) - 1)) != '0;
@@ -266,6 +267,10 @@ module wz_histogram
   end
 
   logic first_q;
+  always_ff @(posedge clk) begin
+    scan_ends_q <= scan_q && step8_q == 3'd6 && rest_q == '0;
+    if (rst) scan_ends_q <= 1'b0;
+  end
   always_comb begin
     for (int page = 0; page < 2; page++) begin
       clear_d[page] = (scan_q && scan_page_q == 1'(page)) || init_q;

@@ -7,17 +7,21 @@
 // by falling count, and adds up unary bits and escapes. While it walks it writes the rank table: for
 // each symbol (mod 32: ranked symbols are consecutive) its step, the base being step 0. Steps 0 to 14
 // take a clock each; from there the path alternates, so left and right are taken together. Where one
-// side is at its end two of the other are, one of which the idle side's memory reads.
+// side is at its end two of the other are, one of which the idle side's memory reads. A walk ends when
+// its list has all values: the path goes left from there as far as it can, and ranks that no value has
+// need no table.
 //
-// The order leaves as soon as the sums are known; m_range, with the last write of the table: so a plan
-// that waits for both may be used a clock later. Two blocks' counts are held; s_bank says which table
-// to write.
+// The order leaves as soon as the sums are known, and the next walk runs meanwhile. m_range comes for
+// every order with symbols, with the last write of the table: so a plan that waits for both may be used
+// a clock later. Two blocks' counts are held; s_bank says which table to write.
 //
-//   latency       from the last word to m_order 32 clocks, 33 where the walk has one side alone, 29
-//                 where no value lies beyond the first 13 symbols; m_range 38, 39 and 30. With all
-//                 values in 14 to 23 symbols m_order takes 30, 31, and one more a pair up to 35
-//   throughput    a block every 39 clocks, 32 where the first 15 symbols hold all; a word a clock
-//   back-pressure m_order and m_range hold the next walk; s_room falls while two blocks are held
+//   latency       from the last word to m_order, by the symbols between the lowest and the highest that
+//                 occur and those between which the walk takes with them: 14 clocks and one a step (at
+//                 least one) if these are up to 14, 33 for 31 and more, 34 where the walk has one side
+//                 alone; m_range 5 before, or 6 after it
+//   throughput    a block every 3 clocks and one a step, if these are 6 to 14; every 39 for 31 and more
+//   back-pressure m_order holds the end of the next walk, and m_range the table; s_room falls while two
+//                 blocks are held
 
 module wz_order
   import wz_format_pkg::*;
@@ -52,12 +56,12 @@ module wz_order
     input  logic   m_range_tready,
 
     output logic       table_we,
-    output logic       table_bank,
+    output table_bank_t table_bank,
     output logic [4:0] table_symbol,
     output logic [4:0] table_step,
 
     input  logic s_bank_free,
-    input  logic s_bank,
+    input  table_bank_t s_bank,
     output logic s_bank_take
 );
 
@@ -141,12 +145,13 @@ module wz_order
     FILL,  // and theirs; compare the first two
     STEPS,  // 0 to 13: by count
     PAIRS,  // from 14: alternating
-    SETTLE,  // the sums of the last step
-    GIVE  // hand over the order
+    HOLD,  // until the order before is taken
+    REST  // the sums catch up
   } state_t;
   state_t state_q;
 
-  logic ranked_q, bank_q;
+  logic ranked_q;
+  table_bank_t bank_q;
   logic [7:0] highest, highest_q;  // S
   logic [7:0] base_q;
   logic [COUNT_W-1:0] base_count_q, raw_zeros_q, left_out_q, values_q;
@@ -157,9 +162,17 @@ module wz_order
   logic [5:0] step_q;  // symbols in the list so far
   logic [PATH_BITS-1:0] path_q;
   logic double_q, double_left_q;  // two of one side are taken at a time; of the left one
-  logic full_q;  // the list has all symbols that it can
-  logic covered_q;  // all values of a symbol other than 0 are in the list
-  logic [2:0] settle_q;
+  logic [COUNT_W-1:0] rest_q;  // values of symbols other than 0 that are not in the list
+  logic [COUNT_W-1:0] step_count;  // of the symbol that joins
+  logic covers, fills;  // with this step the list has all values; all symbols that it can
+
+  // The order on its way out. Sums of a list that ended among the steps settle later than its tails.
+  logic slot_q;  // there is one
+  logic out_ranked_q, out_stepped_q;
+  logic [7:1] settle_q;  // clocks after the launch
+  order_t order_q;
+  logic order_valid_q;
+  logic stops, launch;  // the walk is over; its order is on its way
 
   // The next step's side is decided one clock ahead, for either outcome of the present one.
   logic go_left_q, use_left, use_right;
@@ -168,9 +181,8 @@ module wz_order
   assign first_left = left_ok_q[1] && !above(18'(right_count_q[1]), 18'(left_count_q[1]));
   assign after_left = left_ok_q[1] && !above(18'(right_count_q[0]), 18'(left_count_q[1]));
   assign after_right = left_ok_q[0] && !above(18'(right_count_q[1]), 18'(left_count_q[0]));
-  logic list_ends, both, second_ok;
+  logic both, second_ok;
   assign both = left_ok_q[0] && right_ok_q[0];
-  assign list_ends = !left_ok_q[0] && !right_ok_q[0];
   assign second_ok = double_left_q ? left_ok_q[1] : right_ok_q[1];  // with double_q
   always_comb begin
     use_left  = 1'b0;
@@ -199,13 +211,13 @@ module wz_order
   logic [COUNT_W-1:0] join_count_q, join_second_q;
 
   logic writing;  // the table of the block before is not complete
-  logic all_covered, unranked;
+  logic all_covered;
   logic [COUNT_W-1:0] zeros_stored, escapes_short, escapes_long;
   logic [ZERO_RANK_BITS-1:0] zero_rank;
   logic [3:0][SUM_W-1:0] bits;
 
   assign begin_walk = state_q == IDLE && waits_q[next_page] && s_shape_tvalid && !writing &&
-      !m_range_tvalid && (s_bank_free || !s_shape_tdata.ranked);
+      (s_bank_free || !s_shape_tdata.ranked);
   assign s_bank_take = begin_walk && s_shape_tdata.ranked;
   assign s_shape_tready = begin_walk;
 
@@ -218,6 +230,15 @@ module wz_order
       default: highest = 8'd31;
     endcase
   end
+
+  assign step_count = state_q != STEPS ? base_count_q :
+      COUNT_W'(go_left_q ? left_count_q[0] : right_count_q[0]);
+  assign covers = step_count == rest_q;
+  // A pair that fills the list ends it at once; symbols run out with the values at the latest.
+  assign fills = double_q ? step_q == LONG - 6'd1 || (second_ok && step_q == LONG - 6'd2) :
+      both && step_q == LONG - 6'd2;
+  assign stops = (state_q == STEPS && covers) || (state_q == PAIRS && (all_covered || fills));
+  assign launch = (stops || state_q == HOLD) && !slot_q;
 
   always_ff @(posedge clk) begin
     join_q <= 1'b0;
@@ -243,8 +264,6 @@ module wz_order
     unique case (state_q)
       IDLE: begin
         double_q <= 1'b0;
-        covered_q <= 1'b0;
-        full_q <= 1'b0;
         // What nothing else needs is loaded whether or not a walk begins.
         walk_groups_q <= waits_groups_q[next_page];
         ranked_q <= s_shape_tdata.ranked;
@@ -259,7 +278,7 @@ module wz_order
         right_more_q <= waits_best_q[next_page].symbol != highest;
         highest_q <= highest;
         if (begin_walk) begin
-          state_q <= s_shape_tdata.ranked ? FETCH : GIVE;
+          state_q <= s_shape_tdata.ranked ? FETCH : HOLD;
           walk_page_q <= next_page;
           bank_q <= s_bank;
           step_q <= '0;
@@ -269,32 +288,33 @@ module wz_order
       FETCH: begin
         state_q <= FILL;
         join_count_q <= raw_zeros_q - values_q;  // what loads the tails
+        rest_q <= values_q - raw_zeros_q;
       end
       FILL: begin
         state_q <= STEPS;
         join_q <= 1'b1;
-        join_count_q <= base_count_q;
+        join_count_q <= step_count;
         join_step_q <= '0;
+        rest_q <= rest_q - step_count;
         step_q <= 6'd1;
       end
       STEPS: begin
         step_q <= step_q + 1'b1;
         join_q <= 1'b1;
-        join_count_q <= COUNT_W'(go_left_q ? left_count_q[0] : right_count_q[0]);
+        join_count_q <= step_count;
+        rest_q <= rest_q - step_count;
         for (int i = 0; i < int'(PATH_BITS); i++) if (step_q == 6'(i + 1)) path_q[i] <= go_left_q;
         if (step_q == SHORT - 1'b1) state_q <= PAIRS;
       end
       PAIRS: begin
-        settle_q <= full_q ? 3'd1 : 3'd5;
-        if (covered_q || list_ends || full_q) begin
-          state_q <= SETTLE;
+        if (all_covered) begin
+          // Nothing is left to join.
         end else if (both) begin
           join_q <= 1'b1;
           join_two_q <= 1'b1;
           join_count_q <= COUNT_W'(left_count_q[0]);
           join_second_q <= COUNT_W'(right_count_q[0]);
           step_q <= step_q + 6'd2;
-          full_q <= step_q == LONG - 6'd2;
         end else if (!double_q) begin
           // The side at its end follows the other, a symbol ahead.
           double_q <= 1'b1;
@@ -309,7 +329,6 @@ module wz_order
             join_second_q <= COUNT_W'(double_left_q ? left_count_q[1] : right_count_q[1]);
           end
           step_q <= step_q + (second_ok ? 6'd2 : 6'd1);
-          full_q <= step_q == LONG - 6'd1 || (second_ok && step_q == LONG - 6'd2);
           left_at_q <= double_left_q ? left_at_q - 9'd2 : left_at_q + 9'd2;
           right_at_q <= double_left_q ? right_at_q - 9'd2 : right_at_q + 9'd2;
           if (double_left_q) begin
@@ -324,14 +343,12 @@ module wz_order
           end
         end
       end
-      SETTLE: begin
-        settle_q <= settle_q - 1'b1;
-        if (settle_q == '0) state_q <= GIVE;
-      end
-      default: if (m_order_tready) state_q <= IDLE;
+      REST: state_q <= IDLE;
+      default: ;
     endcase
 
-    if (state_q == PAIRS && all_covered) covered_q <= 1'b1;
+    if (launch) state_q <= REST;
+    else if (stops) state_q <= HOLD;
 
     // Pages and the blocks that wait.
     if (s_start) begin
@@ -349,12 +366,12 @@ module wz_order
       found_page_q <= !found_page_q;
     end
     if (begin_walk) waits_q[next_page] <= 1'b0;
-    if (state_q == GIVE && m_order_tready) busy_q[walk_page_q] <= 1'b0;
+    if (launch) busy_q[walk_page_q] <= 1'b0;
 
     if (rst) begin
       state_q <= IDLE;
       join_q <= 1'b0;
-        busy_q <= '0;
+      busy_q <= '0;
       waits_q <= '0;
       found_page_q <= 1'b0;
       grant_page_q <= 1'b0;
@@ -379,42 +396,71 @@ module wz_order
       .m_covered(all_covered),
       .m_zeros(zeros_stored),
       .m_zero_rank(zero_rank),
-      .m_unranked(unranked),
       .m_bits(bits),
       .m_escapes_short(escapes_short),
       .m_escapes_long(escapes_long)
   );
 
-  assign m_order_tvalid = state_q == GIVE;
+  // The path that no value needs: left, as far as there are symbols. The next one is 2 above left_at_q.
+  logic [PATH_BITS-1:0] path;
+  logic [8:0] left_end;  // the step at which none is left
+  assign left_end = 9'(step_q) + left_at_q + 1'b1;
   always_comb begin
-    m_order_tdata = '0;
-    if (ranked_q) begin
-      m_order_tdata.bank = bank_q;
-      m_order_tdata.base = base_q;
-      m_order_tdata.path = path_q;
-      m_order_tdata.zero_rank = zero_rank;
-      m_order_tdata.zeros = 13'(zeros_stored);
-      for (int i = 0; i < 4; i++) m_order_tdata.unary_bits[i] = 17'(bits[i]);
-      m_order_tdata.escapes_short = 13'(escapes_short);
-      m_order_tdata.escapes_long = 13'(escapes_long);
+    path = path_q;
+    for (int i = 0; i < int'(PATH_BITS); i++) begin
+      if (6'(i) + 1'b1 >= step_q && 9'(i) < left_end) path[i] = 1'b1;
+    end
+  end
+
+  assign m_order_tdata = order_q;
+  assign m_order_tvalid = order_valid_q;
+  always_ff @(posedge clk) begin
+    settle_q <= {settle_q[6:1], launch};
+    settle_q[5] <= settle_q[4] && out_stepped_q;
+    if (launch) begin
+      slot_q <= 1'b1;
+      out_ranked_q <= ranked_q;
+      out_stepped_q <= state_q == STEPS || (state_q == HOLD && ranked_q && step_q <= SHORT);
+    end
+    if (settle_q[1]) begin
+      order_q.bank <= bank_q;
+      order_q.base <= base_q;
+      order_q.path <= path;
+    end
+    if (settle_q[4]) begin
+      order_q.zero_rank <= zero_rank;
+      order_q.zeros <= 13'(zeros_stored);
+      order_q.escapes_short <= 13'(escapes_short);
+      order_q.escapes_long <= 13'(escapes_long);
+    end
+    for (int i = 0; i < 4; i++) begin
+      if (settle_q[4] || settle_q[i == int'(CODER_F2) ? 7 : 6]) begin
+        order_q.unary_bits[i] <= 17'(bits[i]);
+      end
+    end
+    if (settle_q[4] && !out_ranked_q) order_q <= '0;
+    if (m_order_tready) order_valid_q <= 1'b0;
+    if ((settle_q[4] && !out_stepped_q) || settle_q[7]) order_valid_q <= 1'b1;
+    if (order_valid_q && m_order_tready) slot_q <= 1'b0;
+    if (rst) begin
+      settle_q <= '0;
+      slot_q <= 1'b0;
+      order_valid_q <= 1'b0;
     end
   end
 
   wz_table_write u_table (
       .clk,
       .rst,
-      .s_begin(begin_walk),
-      .s_ranked(s_shape_tdata.ranked),
+      .s_begin(s_bank_take),
       .s_base(waits_best_q[next_page].symbol),
-      .s_left(waits_left_q[next_page]),
-      .s_right(waits_right_q[next_page]),
       .s_bank(bank_q),
       .s_highest(highest),
       .s_decided(state_q == STEPS),
       .s_decided_left(go_left_q),
       .s_steps(step_q),
-      .s_over(state_q == GIVE || state_q == IDLE),
-      .s_unranked(unranked),
+      .s_more(state_q == PAIRS && step_q == SHORT),
+      .s_over(state_q inside {HOLD, REST, IDLE}),
       .m_busy(writing),
       .table_we,
       .table_bank,

@@ -42,13 +42,13 @@ module wz_pack #(
     input  wz_pkg::plan_t s_plan_tdata,
     input  logic [7:0]    s_plan_order_lo,  // ranked symbols but 0
     input  logic [7:0]    s_plan_order_hi,
-    input  logic          s_plan_bank,
+    input  wz_pkg::table_bank_t s_plan_bank,
     input  logic          s_plan_tvalid,
     output logic          s_plan_tready,
 
     // Symbol to step in the order; written before the plan comes.
     input logic       table_we,
-    input logic       table_bank,
+    input wz_pkg::table_bank_t table_bank,
     input logic [4:0] table_symbol,
     input logic [4:0] table_step,
 
@@ -90,12 +90,14 @@ module wz_pack #(
   localparam int unsigned FRAMES_W = $clog2(FRAMES + 1);
   logic [FRAMES_W-1:0] frames_q;
   logic issue_ready, plan_taken, frame_left;
-  assign s_plan_tready = issue_ready && frames_q != FRAMES_W'(FRAMES);
+  logic room_q;  // for one more, should one come in this clock too
+  assign s_plan_tready = issue_ready && room_q;
   assign plan_taken = s_plan_tvalid && s_plan_tready;
   assign frame_left = m_axis_tvalid && m_axis_tready && m_axis_tlast;
 
   always_ff @(posedge clk) begin
     frames_q <= frames_q + FRAMES_W'(plan_taken) - FRAMES_W'(frame_left);
+    room_q   <= frames_q < FRAMES_W'(FRAMES - 1);
     if (rst) frames_q <= '0;
   end
 

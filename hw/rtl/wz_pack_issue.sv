@@ -24,7 +24,7 @@ module wz_pack_issue #(
     input  wz_pkg::plan_t s_plan,
     input  logic [7:0]    s_order_lo,
     input  logic [7:0]    s_order_hi,
-    input  logic          s_bank,
+    input  wz_pkg::table_bank_t s_bank,
     input  logic          s_plan_valid,
     output logic          s_plan_ready,
 

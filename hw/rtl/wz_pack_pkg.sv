@@ -23,7 +23,7 @@ package wz_pack_pkg;
   typedef struct packed {
     element_type_e element;
     coder_e coder;
-    logic bank;  // of the rank tables
+    wz_pkg::table_bank_t bank;
     logic [7:0] order_lo;  // the interval of ranked symbols
     logic [7:0] order_hi;
     logic [ZERO_RANK_BITS-1:0] zero_rank;

@@ -67,6 +67,11 @@ package wz_pkg;
     logic [12:0] frame_bytes;  // of the whole payload: 9 to 4104 for a frame
   } plan_t;
 
+  // Rank tables of blocks between their walk and the end of their second pass: so many that blocks of a
+  // KiB follow each other as fast as they are walked.
+  localparam int unsigned TABLE_BANKS = 4;
+  typedef logic [$clog2(TABLE_BANKS)-1:0] table_bank_t;
+
   // Bytes of an element, as a power of two.
   function automatic logic [1:0] width_log2(input element_type_e element);
     case (element)

@@ -3,8 +3,8 @@
 // Ranks of the symbols of a group of LANES values (docs/format.md, sections 7 and 8).
 //
 // The ranked symbols but 0 are an interval of at most 31, so their lowest five bits address a table
-// of steps in the order in which the interval grew; every lane has its own copy, in two banks, so
-// that one block is ranked while the next one's table is written. Symbol 0 has its rank from the
+// of steps in the order in which the interval grew; every lane has its own copy, in banks, so
+// that one block is ranked while the next ones' tables are written. Symbol 0 has its rank from the
 // header and moves the later ones up. What is not ranked gets E, the escape.
 //
 //   latency       4 clocks
@@ -20,7 +20,7 @@ module wz_rank #(
     input logic rst,  // synchronous, active high
 
     input logic       table_we,
-    input logic       table_bank,
+    input wz_pkg::table_bank_t table_bank,
     input logic [4:0] table_symbol,
     input logic [4:0] table_step,
 
@@ -164,7 +164,7 @@ module wz_rank #(
     end
 
     // Clock 2: look the step up; compare with the ends of the interval and with 0.
-    logic [4:0] steps[64];
+    logic [4:0] steps[32*wz_pkg::TABLE_BANKS];
     logic [4:0] step_q;
     logic low_block_q, high_block_q, above_q, below_q, zero_q;
     always_ff @(posedge clk) begin

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which of the two rank tables is free.
+// Which of the rank tables is free.
 //
 // A walk takes the bank that m_bank names while m_free is high. When its block's plan leaves
 // (s_plan_valid, every plan, one that took no bank too), s_plan_takes says whether the block took
@@ -19,13 +19,13 @@ module wz_table_banks #(
     input logic rst,  // synchronous, active high
 
     output logic m_free,
-    output logic m_bank,
+    output wz_pkg::table_bank_t m_bank,
     input  logic s_take,
 
     input  logic s_plan_valid,
     input  logic s_plan_takes,
     input  logic s_plan_uses,
-    input  logic s_plan_bank,
+    input  wz_pkg::table_bank_t s_plan_bank,
     output logic m_plan_room,
 
     input logic s_release
@@ -33,15 +33,23 @@ module wz_table_banks #(
 
   localparam int unsigned LEVEL_W = $clog2(PLANS) + 1;
 
-  logic [1:0] busy_q;
+  import wz_pkg::*;
+
+  logic [TABLE_BANKS-1:0] busy_q;
   logic [LEVEL_W-1:0] level, releases_q;
-  logic plan_uses, plan_bank, plan_valid, pop, ready;
+  logic plan_uses, plan_valid, pop, ready;
+  table_bank_t plan_bank;
 
   assign m_free = !(&busy_q);
-  assign m_bank = busy_q[0];
+  always_comb begin
+    m_bank = '0;
+    for (int bank = TABLE_BANKS - 1; bank >= 0; bank--) begin
+      if (!busy_q[bank]) m_bank = table_bank_t'(bank);
+    end
+  end
 
   wz_fifo #(
-      .W(2),
+      .W(1 + $bits(table_bank_t)),
       .DEPTH(PLANS)
   ) u_plans (
       .clk,
@@ -59,12 +67,12 @@ module wz_table_banks #(
   always_ff @(posedge clk) begin
     m_plan_room <= level < LEVEL_W'(PLANS - 2);
     if (s_release != pop) releases_q <= s_release ? releases_q + 1'b1 : releases_q - 1'b1;
-    for (int bank = 0; bank < 2; bank++) begin
-      if (pop && plan_uses && plan_bank == 1'(bank)) busy_q[bank] <= 1'b0;
-      if (s_plan_valid && s_plan_takes && !s_plan_uses && s_plan_bank == 1'(bank)) begin
+    for (int bank = 0; bank < int'(TABLE_BANKS); bank++) begin
+      if (pop && plan_uses && plan_bank == table_bank_t'(bank)) busy_q[bank] <= 1'b0;
+      if (s_plan_valid && s_plan_takes && !s_plan_uses && s_plan_bank == table_bank_t'(bank)) begin
         busy_q[bank] <= 1'b0;
       end
-      if (s_take && m_bank == 1'(bank)) busy_q[bank] <= 1'b1;
+      if (s_take && m_bank == table_bank_t'(bank)) busy_q[bank] <= 1'b1;
     end
     if (rst) begin
       busy_q <= '0;

@@ -179,7 +179,7 @@ module wz_traits
   logic [5:0] index_q, last_index_q;  // of the beat in clock 2, and of the last with values
   logic last3_q;
   logic code3_q, walk3_q;
-  logic at_most_bare_q;  // the block has no more than BARE_BYTES bytes
+  logic at_most_bare_q;  // the block has no more than bare_bytes bytes
   element_type_e element3_q, element3;
   logic [1:0] phase3_q, head_bytes3_q;
   logic [12:0] length3_q, bytes3_q;
@@ -213,7 +213,7 @@ module wz_traits
       if (any2_q) last_index_q <= index_q;
       code3_q <= code2_q && length2_q >= min_bytes;
       walk3_q <= walk2_q;
-      at_most_bare_q <= length2_q <= 13'(BARE_BYTES);
+      at_most_bare_q <= length2_q <= 13'(bare_bytes());
       element3_q <= element2;
       phase3_q <= phase2_q;
       head_bytes3_q <= head_bytes2_q;

@@ -28,12 +28,12 @@ module analyze_released
     output plan_t      m_plan_tdata,
     output logic [7:0] m_plan_order_lo,
     output logic [7:0] m_plan_order_hi,
-    output logic       m_plan_table_bank,
+    output table_bank_t m_plan_table_bank,
     output logic       m_plan_tvalid,
     input  logic       m_plan_tready,
 
     output logic       table_we,
-    output logic       table_bank,
+    output table_bank_t table_bank,
     output logic [4:0] table_symbol,
     output logic [4:0] table_step,
 

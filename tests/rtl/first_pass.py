@@ -34,7 +34,7 @@ TRAITS = {
     "pattern": 32,
 }
 ORDER = {
-    "bank": 1,
+    "bank": 2,
     "base": 8,
     "path": 14,
     "zero_rank": 4,
@@ -46,7 +46,12 @@ ORDER = {
     "escapes_short": 13,
     "escapes_long": 13,
 }
-RANGE = {"short_lo": 8, "short_hi": 8, "long_lo": 8, "long_hi": 8}
+RANGE = {
+    f"{ranks}_{zero}_{end}": 8
+    for ranks in ("short", "long")
+    for zero in ("less", "all")
+    for end in ("lo", "hi")
+}
 
 
 def stored_beats(block: Block) -> tuple[list[bool], list[bytes]]:
@@ -162,6 +167,12 @@ def order(block: Block, *, min_bytes: int = 0) -> dict[str, int]:
         )
         out["escapes_long" if coder == Coder.R2 else "escapes_short"] = spread[escape]
     return out
+
+
+def spans(found: dict[str, int]) -> tuple[str, str]:
+    """Those of `range_t` that hold for the order: with 15 and with 31 ranks."""
+    zero = "all" if found["zero_rank"] == f.ZERO_RANK_NONE else "less"
+    return f"short_{zero}", f"long_{zero}"
 
 
 def ranges(block: Block, found: dict[str, int]) -> tuple[list[int], list[int]]:

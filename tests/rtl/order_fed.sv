@@ -32,17 +32,18 @@ module order_fed
     input  logic   m_range_tready,
 
     output logic       table_we,
-    output logic       table_bank,
+    output wz_pkg::table_bank_t table_bank,
     output logic [4:0] table_symbol,
     output logic [4:0] table_step
 );
 
-  logic room, bank_q, bank_take;
+  logic room, bank_take;
+  wz_pkg::table_bank_t bank_q;
   assign s_tready = room || !s_first;
 
   always_ff @(posedge clk) begin
-    if (bank_take) bank_q <= !bank_q;
-    if (rst) bank_q <= 1'b0;
+    if (bank_take) bank_q <= bank_q + 1'b1;
+    if (rst) bank_q <= '0;
   end
 
   wz_order #(

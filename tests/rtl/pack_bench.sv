@@ -32,20 +32,21 @@ module pack_bench #(
 );
 
   logic [5:0] written_q;  // entries of the present table
-  logic [1:0] banks_q;  // in use
+  logic [2:0] banks_q;  // in use
   logic [31:0] ranked_q;  // of the plans that are not released, the oldest lowest
   logic [4:0] plans_q;
-  logic bank_q, write, plan_valid, plan_ready, release_plan;
+  wz_pkg::table_bank_t bank_q;
+  logic write, plan_valid, plan_ready, release_plan;
 
-  assign write = s_plan_tvalid && s_plan_ranked && !written_q[5] && banks_q != 2'd2;
+  assign write = s_plan_tvalid && s_plan_ranked && !written_q[5] && banks_q != 3'(wz_pkg::TABLE_BANKS);
   assign plan_valid = s_plan_tvalid && (written_q[5] || !s_plan_ranked);
   assign s_plan_tready = plan_valid && plan_ready;
 
   always_ff @(posedge clk) begin
     if (s_plan_tready) written_q <= '0;
     else if (write) written_q <= written_q + 1'b1;
-    if (s_plan_tready && s_plan_ranked) bank_q <= !bank_q;
-    banks_q <= banks_q + 2'(s_plan_tready && s_plan_ranked) - 2'(release_plan && ranked_q[0]);
+    if (s_plan_tready && s_plan_ranked) bank_q <= bank_q + 1'b1;
+    banks_q <= banks_q + 3'(s_plan_tready && s_plan_ranked) - 3'(release_plan && ranked_q[0]);
     if (release_plan) ranked_q <= ranked_q >> 1;
     if (s_plan_tready) ranked_q[plans_q-5'(release_plan)] <= s_plan_ranked;
     plans_q <= plans_q + 5'(s_plan_tready) - 5'(release_plan);
@@ -53,7 +54,7 @@ module pack_bench #(
       written_q <= '0;
       banks_q <= '0;
       plans_q <= '0;
-      bank_q <= 1'b0;
+      bank_q <= '0;
     end
   end
 

@@ -11,7 +11,7 @@ from tests.rtl.plans import pack
 CODES = {
     "element": 3,
     "coder": 2,
-    "bank": 1,
+    "bank": 2,
     "order_lo": 8,
     "order_hi": 8,
     "zero_rank": 4,

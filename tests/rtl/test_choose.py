@@ -49,7 +49,7 @@ class Run:
         policy = {"bare": bare, "min_bytes": min_bytes}
         self.traits = [first_pass.traits(block, **policy) for block in blocks]
         orders = [
-            first_pass.order(b, min_bytes=min_bytes) | {"bank": i & 1} for i, b in enumerate(blocks)
+            first_pass.order(b, min_bytes=min_bytes) | {"bank": i & 3} for i, b in enumerate(blocks)
         ]
         traits = [plans.pack(first_pass.TRAITS, found) for found in self.traits]
         states = [crc32c(_padded(block.data)) ^ 0xFFFFFFFF for block in blocks]
@@ -75,17 +75,9 @@ class Run:
             for b, o in zip(blocks, orders, strict=True)
         ]
         words = [
-            plans.pack(
-                first_pass.RANGE,
-                {
-                    "short_lo": min(short),
-                    "short_hi": max(short),
-                    "long_lo": min(long),
-                    "long_hi": max(long),
-                },
-            )
-            for (short, long), found in zip(ranges, self.traits, strict=True)
-            if found["walked"]
+            _range(order, *both)
+            for order, both, found in zip(orders, ranges, self.traits, strict=True)
+            if found["walked"] and found["code"] and order["base"]
         ]
         rest = [
             Source(name, tdata=data, stall=stalls[0], burst=20)
@@ -122,6 +114,14 @@ class Run:
                 ranked = ranges[i][wanted["coder"] == Coder.R2]
                 assert self.got["order_lo"][i] == min(ranked), where
                 assert self.got["order_hi"][i] == max(ranked), where
+
+
+def _range(order: dict[str, int], short: list[int], long: list[int]) -> int:
+    """`range_t`, of no meaning in the intervals that do not hold for the order."""
+    fields = dict.fromkeys(first_pass.RANGE, 0xA5)
+    for name, ranked in zip(first_pass.spans(order), (short, long), strict=True):
+        fields |= {f"{name}_lo": min(ranked), f"{name}_hi": max(ranked)}
+    return plans.pack(first_pass.RANGE, fields)
 
 
 def _padded(data: bytes) -> bytes:

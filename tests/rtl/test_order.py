@@ -17,8 +17,12 @@ from tests.rtl.packets import unpack
 
 BF16_ALONE = 0b000010
 # From a block's last word to its order and to its range.
-LATENCY = {"two sides": (32, 38), "one side": (33, 39), "few symbols": (29, 30)}
-FEW_CLOCKS = 32
+TWO_SIDES, ONE_SIDE = (33, 38), (34, 39)
+
+
+def _few(steps: int) -> tuple[int, int]:
+    """Where the list has all values after up to 15 steps."""
+    return 13 + steps, 7 + steps
 
 
 @pytest.fixture(scope="module", params=[ALL_TYPES, BF16_ALONE])
@@ -50,8 +54,10 @@ class Run:
 
     def check(self, blocks: Sequence[Block]) -> None:
         orders, ranges = self.orders.integers("tdata"), self.ranges.integers("tdata")
-        assert len(orders) == len(ranges) == len(blocks)
-        memory = np.full((2, 32), -1)
+        assert len(orders) == len(blocks)
+        ranked = [i for i, block in enumerate(blocks) if first_pass.shape(block)["ranked"]]
+        assert len(ranges) == len(ranked)
+        memory = np.full((4, 32), -1)
         at = 0
         for i, block in enumerate(blocks):
             where = f"block {i}: {block.element.name}"
@@ -61,18 +67,19 @@ class Run:
             assert got | {"bank": 0} == wanted | {"bank": 0}, where
             if not first_pass.shape(block)["ranked"]:
                 continue
-            while at < len(self.table) and self.table.clocks[at] <= self.ranges.clocks[i]:
+            number = ranked.index(i)
+            while at < len(self.table) and self.table.clocks[at] <= self.ranges.clocks[number]:
                 write = (self.table["bank"][at], self.table["symbol"][at])
                 memory[write] = self.table["step"][at]
                 at += 1
-            interval = unpack(ranges[i], first_pass.RANGE.items())
+            interval = unpack(ranges[number], first_pass.RANGE.items())
             present = set(symbols(first_pass.stored(block), block.element).tolist()) - {0}
-            both = zip(("short", "long"), first_pass.ranges(block, wanted), strict=True)
-            for name, ranked in both:
+            both = zip(first_pass.spans(wanted), first_pass.ranges(block, wanted), strict=True)
+            for name, symbols_ranked in both:
                 low, high = interval[f"{name}_lo"], interval[f"{name}_hi"]
                 inside = {symbol for symbol in present if low <= symbol <= high}
-                assert inside == present & set(ranked), where
-                for step, symbol in enumerate(ranked):
+                assert inside == present & set(symbols_ranked), where
+                for step, symbol in enumerate(symbols_ranked):
                     if symbol in present:
                         assert memory[bank, symbol % 32] == step, where
 
@@ -168,21 +175,28 @@ def test_clocks(dut: Dut, types: int) -> None:
     counts = np.full(256, 8)
     counts[0] = 0
     one_sided, two_sided = _one(counts), _one(counts + (np.arange(256) == 128))
-    near = _one(np.bincount([100] * 40 + [101] * 20 + [99] * 10, minlength=256))
-    for block, (order, ranges) in (
-        (two_sided, LATENCY["two sides"]),
-        (one_sided, LATENCY["one side"]),
-        (near, LATENCY["few symbols"]),
-    ):
-        assert _latency(Run(dut, types, [block]), 0) == (order, ranges)
-    # Blocks back to back: the walk and the table set the pace.
-    run = Run(dut, types, [two_sided] * 4 + [near] * 40)
+    for block, clocks in ((two_sided, TWO_SIDES), (one_sided, ONE_SIDE)):
+        assert _latency(Run(dut, types, [block]), 0) == clocks
+    # Blocks back to back: the words set the pace.
+    run = Run(dut, types, [two_sided, one_sided] * 4)
     assert np.diff(run.orders.clocks).max() <= 64 + 2
-    assert np.diff(run.orders.clocks[6:]).max() <= FEW_CLOCKS
-    # A walk that has one side alone takes longest.
-    words = _words([one_sided] * 9, types)
-    assert np.diff(Run(dut, types, [one_sided] * 9).orders.clocks).max() <= 64 + 2
-    assert len(words["word"]) == 9 * 64
+
+
+@pytest.mark.parametrize("symbols_found", [1, 2, 3, 6, 9, 13, 14, 15])
+def test_clocks_of_few_symbols(dut: Dut, types: int, symbols_found: int) -> None:
+    """A walk ends when it has all values, and the next runs while its order is worked out."""
+    block = _one(np.bincount(100 + np.arange(2000) % symbols_found, minlength=256))
+    run = Run(dut, types, [block] * 20)
+    steps = max(2, symbols_found)
+    assert _latency(Run(dut, types, [block]), 0) == _few(steps)
+    assert np.diff(run.orders.clocks[4:]).max() <= max(10, steps + 3)
+
+
+@pytest.mark.parametrize(("symbols_found", "clocks"), [(16, 24), (17, 26), (19, 30), (31, 34)])
+def test_rate_of_pairs(dut: Dut, types: int, symbols_found: int, clocks: int) -> None:
+    """Behind step 14 the table sets the pace."""
+    block = _one(np.bincount(100 + np.arange(2000) % symbols_found, minlength=256))
+    assert np.diff(Run(dut, types, [block] * 20).orders.clocks[4:]).max() == clocks
 
 
 def test_reset_in_a_walk(dut: Dut, types: int) -> None:

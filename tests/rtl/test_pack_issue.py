@@ -116,7 +116,7 @@ def run(
 ) -> tuple[Source, Sink, Sink, list[Expected]]:
     """Hand out all of `plans`, and compare."""
     rng = np.random.default_rng(seed)
-    banks = [int(bank) for bank in rng.integers(0, 2, len(plans))]
+    banks = [int(bank) for bank in rng.integers(0, 4, len(plans))]
     expected = [Expected(one, bank, lanes) for one, bank in zip(plans, banks, strict=True)]
     length = 200 + 6 * sum(len(one.beats) + len(one.groups) + 20 for one in expected)
     go = rng.random(length) >= stall

@@ -26,7 +26,7 @@ def test_ranks(lanes: int, types: int) -> None:
     dut.reset()
     elements = [e for e in ElementType if types >> e & 1 and e.layout.exponent_bits]
     for turn in range(12):
-        element, coder, bank = rng.choice(elements), rng.choice(list(Coder)), turn % 2
+        element, coder, bank = rng.choice(elements), rng.choice(list(Coder)), turn % 4
         last = (1 << element.layout.exponent_bits) - 1
         limit = f.CODER_RANKS[coder]
         base = rng.randint(1, last)

@@ -15,7 +15,7 @@ def test_banks_are_handed_out_and_come_back() -> None:
     rng = Random("banks")
     taken: deque[int] = deque()  # by walks whose plan has not left
     sent: deque[int | None] = deque()  # plans that are not released: the bank that each uses
-    busy = [False, False]
+    busy = [False] * 4
     waited = {True: 0, False: 0}
     for clock in range(20_000):
         # Long stretches in which the second pass is slow, and such in which it is not.
@@ -29,7 +29,7 @@ def test_banks_are_handed_out_and_come_back() -> None:
         takes = bool(plan and taken and rng.random() < 0.7)
         uses = takes and rng.random() < 0.7
         dut["s_plan_takes"], dut["s_plan_uses"] = takes, uses
-        dut["s_plan_bank"] = taken[0] if takes else rng.getrandbits(1)
+        dut["s_plan_bank"] = taken[0] if takes else rng.getrandbits(2)
         dut["s_release"] = release = int(bool(sent) and rng.random() < (0.02 if slow else 0.5))
         if release:
             released = sent.popleft()
