@@ -14,15 +14,17 @@
 // Blocks of types outside TYPES, those with tuser.code 0, and those of fewer than min_bytes bytes get a
 // plan with coded 0.
 //
-//   latency       from a block's last beat to its plan, at 32 lanes: 56 clocks, and 8 for each group of
-//                 32 symbols in which a value lies but the first (112 for all eight; a partial beat
-//                 has a 0), 1 more where one side of the order ends in its second half. For 56 read
-//                 53, 54 or 55 where its first 13, 14 or 15 symbols hold all values, and 56 to 59
-//                 where these and one to four pairs do
+//   latency       from a block's last beat to its plan, at 32 lanes: 37 clocks and one for each symbol of
+//                 the list that wz_order walks until it has all values (2 at least), at most 57, or 58
+//                 where one side of the order ends in its second half; and 8 for each group of 32
+//                 symbols in which a value lies but the first (113 for all eight; a partial beat has a
+//                 0). 7 for a block that is not to be coded, if none waits before it
 //   throughput    1 beat a clock with at most LANES values a beat (else LANES values a clock), and a
-//                 block at most every 32 to 40 clocks (8 for each group, and 2, if that is more)
+//                 coded block every 14 clocks, or as wz_order has it (18 for lists of 15 symbols), or 8
+//                 for each group of 32 symbols, whichever is most. A block without a walk takes 8
+//                 clocks, one that is not to be coded a clock or its beats
 //   back-pressure s_axis_tready follows m_beat_tready in the same clock; it falls while two blocks
-//                 wait to be read and, after a reset, for 66 clocks
+//                 wait to be read or some 24 for their plans and, after a reset, for 66 clocks
 
 module wz_analyze
   import wz_format_pkg::*;

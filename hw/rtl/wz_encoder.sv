@@ -10,13 +10,14 @@
 // block as it is (tuser 0). A block must be seen to its end before its frame can begin, so the beats
 // of up to four wait in a FIFO of 16 KiB.
 //
-//   latency       DATA_W = 512, LANES = 32, first beat in to first beat out: b + 1 clocks for a block
-//                 of b beats, those from its last beat to its plan, which wz_analyze states, and those
-//                 from there to the first word, which wz_pack states (14 for BF16, 22 with bare zeros)
+//   latency       DATA_W = 512, LANES = 32, first beat in to first beat out: b clocks for a block of b
+//                 beats, those from its last beat to its plan, which wz_analyze states, and those from
+//                 there to the first word, which wz_pack states (14 for BF16, 22 with bare zeros)
 //   throughput    clocks a block: the most of its beats in, its beats out, and what its order takes
-//                 in wz_analyze (32 to 40; 66 with values in all eight groups of 32 symbols), or 8
-//                 where it has none (RAW, not to be coded). wz_pack says what costs a clock more.
-//                 `min_bytes` saves none of these: it is applied to the finished plan
+//                 in wz_analyze (14 to 34; 64 with values in all eight groups of 32 symbols), or 8
+//                 where it has none (RAW). wz_pack says what costs a clock more. A block that is not
+//                 to be coded takes its beats; of those shorter than min_bytes, one of several beats
+//                 8 clocks for each group of 32 symbols in which a value lies, if that is more
 //   back-pressure m_axis_tready holds the second pass back, and s_axis_tready falls when the FIFO of
 //                 beats is full
 

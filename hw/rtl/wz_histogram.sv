@@ -17,7 +17,7 @@
 //   latency       SCAN_LATENCY + 3 clocks from a block's last beat to its first word
 //                 (SCAN_LATENCY: 4 with 8 lanes, 5 with 16 or 32, 6 with 64)
 //   throughput    a beat a clock where it has at most LANES values, else V / LANES clocks a beat;
-//                 reading costs a block 8 clocks a group, beside the counting of the next
+//                 reading takes 8 clocks a group, beside the counting of the next block
 //   back-pressure s_tready falls while both memories hold blocks that are not read yet; also for
 //                 66 clocks after a reset, which clears them
 

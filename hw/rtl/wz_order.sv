@@ -15,13 +15,13 @@
 // every order with symbols, with the last write of the table: so a plan that waits for both may be used
 // a clock later. Two blocks' counts are held; s_bank says which table to write.
 //
-//   latency       from the last word to m_order, by the symbols between the lowest and the highest that
-//                 occur and those between which the walk takes with them: 14 clocks and one a step (at
-//                 least one) if these are up to 14, 33 for 31 and more, 34 where the walk has one side
-//                 alone; m_range 5 before, or 6 after it
-//   throughput    a block every 3 clocks and one a step, if these are 6 to 14; every 39 for 31 and more
-//   back-pressure m_order holds the end of the next walk, and m_range the table; s_room falls while two
-//                 blocks are held
+//   latency       from the last word to m_order: 13 clocks and one for each symbol of the list (2 at
+//                 least), at most 33, or 34 where the walk has one side alone. m_range comes 6 clocks
+//                 before it for lists of up to 15 symbols, at most 5 after it for others
+//   throughput    a block every 3 clocks and one for each symbol of the list (10 at least) up to 15;
+//                 at most 2 more for each symbol beyond, 34 for lists of 22 and more. A word a clock
+//   back-pressure m_order holds the end of the next walk, and m_range the next table; s_room falls
+//                 while two blocks are held
 
 module wz_order
   import wz_format_pkg::*;

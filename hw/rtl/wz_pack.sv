@@ -77,8 +77,8 @@ module wz_pack #(
   localparam int unsigned FRAMES = 16;  // under way: as many as plans come before the first leaves
 
   // Levels at which beats are still handed out. What may be under way then: remainders, 18 beats of up
-  // to 48 bytes, whose frames are 7 at most and begin at byte 32 (22 rows; those of raw blocks are
-  // fewer, since they do not pass the network); low bits, 9 groups; unary, 16 groups; escapes, 9.
+  // to 48 bytes, whose frames are 7 at most and begin at byte 32 (22 rows; raw blocks do not pass the
+  // network, so theirs are 10 beats of two rows each at most); low bits, 9 groups; unary, 16 groups; escapes, 9.
   localparam int unsigned REMAINDERS_LEVEL = REMAINDERS_ROWS - 1 - 22;
   localparam int unsigned LOW_LEVEL = LOW_ROWS - 1 - 10;
   localparam int unsigned UNARY_LEVEL = UNARY_ROWS - 1 - 17;

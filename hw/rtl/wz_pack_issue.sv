@@ -349,6 +349,9 @@ module wz_pack_issue #(
     if (rst) begin
       next_valid_q <= 1'b0;
       state_q <= STATES'(1 << IDLE);
+      // No frame was before that a raw block would have to wait for.
+      now_q.drop <= 1'b0;
+      routed_q <= 1'b0;
       recent_q <= '0;
     end
   end
