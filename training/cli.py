@@ -193,7 +193,13 @@ class Train:
         from training.launch import launch
         from training.progress import RunProgress
         from training.records import timestamped
-        from training.report import hardware_table, intra_table, run_table, write_plots
+        from training.report import (
+            hardware_table,
+            intra_table,
+            memory_table,
+            run_table,
+            write_plots,
+        )
 
         run_config = _resolve(self)
         engine, steps = run_config.network.engine, run_config.steps
@@ -205,7 +211,12 @@ class Train:
             run = launch(run_config, folder, on_step=show, pcap=self.pcap, resume=self.resume)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
-        for table in (intra_table(run.summary.intra), hardware_table(run)):
+        tables = (
+            intra_table(run.summary.intra),
+            hardware_table(run),
+            memory_table(run.summary.memory),
+        )
+        for table in tables:
             if table:
                 console.print(table)
         _print_paths(console, [folder, *plots, *([self.pcap] if self.pcap else [])])

@@ -20,7 +20,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ from torch import Tensor
 from training.config import RunConfig, strategy_of
 from training.dump import ActivationRecorder, write_dump
 from training.errors import DivergenceError
+from training.memory import Memory, MemoryMeter, UnitSize, predict_memory
 from training.mesh import Group
 from training.model import build_units, loss_of
 from training.network import Network
@@ -48,6 +49,14 @@ class StepResult:
     loss: float
     grad_norm: float
     lr: float
+
+
+class _Passed(NamedTuple):
+    """A unit that ran forth: its input, and its output unless it is to run again."""
+
+    unit: ShardedUnit
+    x: Tensor
+    output: Tensor | None
 
 
 class _Seed(torch.autograd.Function):
@@ -75,6 +84,7 @@ class ShardedTrainer:
         self._config = config
         self._network = network
         self.strategy = strategy_of(config)
+        self.memory = MemoryMeter()
         # One unit at a time: a unit is whole in FP32 only until it is sharded.
         self.units = [
             ShardedUnit(
@@ -82,6 +92,7 @@ class ShardedTrainer:
                 module,
                 strategy=self.strategy,
                 network=network,
+                memory=self.memory,
                 reduce_dtype=config.network.reduce_dtype,
             )
             for name, module in build_units(config.model, config.seed)
@@ -96,6 +107,22 @@ class ShardedTrainer:
     def padded_parameters(self) -> int:
         """Parameters of the model with the padding of every unit."""
         return sum(unit.layout.padded for unit in self.units)
+
+    @property
+    def predicted_memory(self) -> Memory:
+        """What the formulas say that this rank needs."""
+        config = self._config
+        parts = self._network.world_size * config.data.micro_batches
+        return predict_memory(
+            self.strategy,
+            [UnitSize(unit.layout.numel, unit.layout.padded) for unit in self.units],
+            config.model,
+            sequences=config.data.batch_size // parts,
+            micro_batches=config.data.micro_batches,
+            gradient_bytes=2 if config.network.reduce_dtype == "bf16" else 4,
+            prefetch=config.prefetch,
+            recompute=config.recompute,
+        )
 
     def step(
         self, index: int, tokens: Tensor, targets: Tensor, *, dump: Path | None = None
@@ -146,13 +173,22 @@ class ShardedTrainer:
         Args:
             last: whether this is the step's last micro-batch.
         """
-        # With `recompute`, of all units but the last there is no output yet.
-        graphs: list[tuple[ShardedUnit, Tensor, Tensor | None]] = []
+        # Each part is a method, so that no variable keeps a tensor of one unit while others run.
+        passed = self._forward(tokens, recorder)
+        loss, gradient = self._loss(passed[-1].output, targets)
+        while passed:
+            gradient = self._backward(passed.pop(), gradient, position=len(passed), last=last)
+        return loss
+
+    def _forward(self, tokens: Tensor, recorder: ActivationRecorder | None) -> list[_Passed]:
+        """Run all units forth."""
+        passed: list[_Passed] = []
         x = tokens
         for position, unit in enumerate(self.units):
             unit.gather()
             self._prefetch(position + 1)
             x = x.detach().requires_grad_(x.is_floating_point())
+            self.memory.watch("activations", x)
             recompute = self._config.recompute and unit is not self.units[-1]
             with (
                 recorder.watching(unit) if recorder else nullcontext(),
@@ -162,24 +198,37 @@ class ShardedTrainer:
             if recorder and unit is not self.units[-1]:
                 # Behind the head there are logits, no residual stream.
                 recorder.keep("residual", unit.name, y)
-            graphs.append((unit, x, None if recompute else y))
+            passed.append(_Passed(unit, x, None if recompute else y))
             x = y
             unit.release_after_forward()
+        return passed
 
-        loss = loss_of(x, targets)
+    def _loss(self, logits: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of a micro-batch, and the gradient of its share of the step's at `logits`."""
+        assert logits is not None  # the last unit never runs again
+        self.memory.watch("activations", logits)
+        with self.memory.watching_graph():
+            loss = loss_of(logits, targets)
         parts = self._network.world_size * self._config.data.micro_batches
-        (gradient,) = torch.autograd.grad(loss / parts, x)
-        while graphs:
-            unit, x, output = graphs.pop()
-            unit.gather(backward=True)
-            self._prefetch(len(graphs) - 1, backward=True)
-            y = unit.forward(x) if output is None else output
-            torch.autograd.backward(_Seed.apply(y, gradient))  # type: ignore[no-untyped-call]
-            unit.release()
-            unit.reduce_gradients(last=last)
-            if x.grad is not None:
-                gradient = x.grad
-        return loss.detach()
+        (gradient,) = torch.autograd.grad(loss / parts, logits)
+        return loss.detach(), gradient
+
+    def _backward(self, passed: _Passed, gradient: Tensor, *, position: int, last: bool) -> Tensor:
+        """Run a unit back, from the gradient of its output to that of its input, and reduce.
+
+        Args:
+            position: of the unit in the chain.
+            last: whether this is the step's last micro-batch.
+        """
+        unit, x, output = passed
+        unit.gather(backward=True)
+        self._prefetch(position - 1, backward=True)
+        y = unit.forward(x) if output is None else output
+        torch.autograd.backward(_Seed.apply(y, gradient))  # type: ignore[no-untyped-call]
+        unit.release()
+        unit.reduce_gradients(last=last)
+        # Tokens have no gradient, but then no unit is left either.
+        return gradient if x.grad is None else x.grad
 
     def _prefetch(self, position: int, *, backward: bool = False) -> None:
         """Begin to gather the unit that comes next, if there is one."""

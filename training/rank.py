@@ -5,6 +5,7 @@ import logging
 import os
 import random
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from training.pacing import local_pace
 from training.records import (
     Hardware,
     HardwareTotals,
+    MemoryReport,
     Recorder,
     StepRecord,
     Summary,
@@ -148,6 +150,7 @@ def _train(
     rows = [row for rows in everyones for row in rows]
     hardware = _hardware(engine_start, engine_end, config.network.clock_mhz, network.world_size)
     sent = nic_emul.aggregate(rows)
+    memory = _memory(trainer, network.world_size)
     param_hash = trainer.parameter_hash()
     if recorder:
         recorder.finish(
@@ -158,6 +161,7 @@ def _train(
                 world_size=network.world_size,
                 steps=config.steps,
                 first_step=first_step,
+                memory=memory,
                 mtu=config.network.mtu,
                 reduce_dtype=config.network.reduce_dtype,
                 parameters=trainer.parameters,
@@ -207,6 +211,15 @@ def _direction(ranks: list[DirectionCounters], clock_mhz: float) -> HardwareTota
         output_stalls=sum(counters.output_stalls for counters in ranks),
         clocks_busiest=busiest,
         seconds=busiest / (clock_mhz * 1e6),
+    )
+
+
+def _memory(trainer: ShardedTrainer, world_size: int) -> MemoryReport:
+    """What ranks needed so far, and what the formulas say."""
+    everyones = _all_gather(asdict(trainer.memory.peak), world_size)
+    return MemoryReport(
+        measured={kind: max(peak[kind] for peak in everyones) for kind in everyones[0]},
+        predicted=asdict(trainer.predicted_memory),
     )
 
 

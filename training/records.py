@@ -73,6 +73,15 @@ class IntraNode(TypedDict):
     """Modelled: the bytes of the busiest rank at the stated speed."""
 
 
+class MemoryReport(TypedDict):
+    """Bytes by kind (`training/memory.py`), each at its peak, from the first step on."""
+
+    measured: dict[str, int]
+    """Of the rank that had most of the kind."""
+    predicted: dict[str, int]
+    """Of every rank, by formula."""
+
+
 class HardwareTotals(TypedDict):
     """What the simulated engines did in one direction, in clocks and words of their streams; summed
     over ranks, but for the last two."""
@@ -156,6 +165,8 @@ class Summary:
     """Of all ranks, if the engine is simulated hardware."""
     intra: IntraNode | None = None
     """Of all ranks, if some share a node."""
+    memory: MemoryReport | None = None
+    """What a rank needs; None in runs of earlier versions."""
     first_step: int = 0
     """Where the run began, if it went on from a checkpoint."""
 

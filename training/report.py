@@ -11,7 +11,7 @@ from rich.table import Table
 
 from training.compare import OFF, Comparison
 from training.errors import RecordError
-from training.records import IntraNode, Run, Totals, TrafficRow, add_up, read_run
+from training.records import IntraNode, MemoryReport, Run, Totals, TrafficRow, add_up, read_run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,6 +115,18 @@ def intra_table(intra: IntraNode | None) -> Table | None:
         megabytes(intra["bytes_busiest"]),
         f"{1e3 * intra['seconds']:.3f} ms",
     )
+    return table
+
+
+def memory_table(memory: MemoryReport | None) -> Table | None:
+    """What a rank needed, by kind; None for runs in which it was not measured."""
+    if memory is None:
+        return None
+    table = _table("memory of a rank at each kind's peak, MB", ("kind",), ("measured", "predicted"))
+    for kind, measured in memory["measured"].items():
+        if measured:
+            row = (megabytes(measured), megabytes(memory["predicted"][kind]))
+            table.add_row(kind.replace("_", " "), *row)
     return table
 
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.distributed import Work
 
 from training.config import OptimizerConfig, ReduceDtype
+from training.memory import MemoryMeter
 from training.mesh import Group
 from training.network import Network
 from training.optimizer import AdamState, adamw_step
@@ -117,6 +118,7 @@ class ShardedUnit:
         *,
         strategy: Strategy,
         network: Network,
+        memory: MemoryMeter,
         reduce_dtype: ReduceDtype,
     ) -> None:
         """Take over `module`, whose FP32 parameters must be the same on every rank."""
@@ -124,6 +126,7 @@ class ShardedUnit:
         self.module = module
         self.strategy = strategy
         self._network = network
+        self._memory = memory
         self._reduce_dtype = torch.bfloat16 if reduce_dtype == "bf16" else torch.float32
         # A stable sort: matrices, then gains and biases, each in the order of the module.
         named = sorted(module.named_parameters(), key=lambda pair: pair[1].ndim < 2)
@@ -140,7 +143,10 @@ class ShardedUnit:
             self.layout.part(full, index, parts).clone(),
             decayed=self.layout.decayed_in_part(index, parts),
         )
+        for tensor in (self.state.master, self.state.exp_avg, self.state.exp_avg_sq):
+            memory.watch("optimizer", tensor)
         flat = full.to(torch.bfloat16)
+        self.flat: Tensor = flat
         self._hold(flat)
         if strategy.is_resident:
             self._shard = flat
@@ -148,6 +154,7 @@ class ShardedUnit:
             index, parts = strategy.parameter_part(network.rank), strategy.parameters.size
             self._shard = self.layout.part(flat, index, parts).clone()
             self.release()
+        memory.watch("host_parameters" if strategy.host else "parameters", self._shard)
 
     @property
     def optimizer_range(self) -> range:
@@ -161,6 +168,7 @@ class ShardedUnit:
         if self.flat.numel() or self._incoming:
             return
         flat = torch.empty(self.layout.padded, dtype=torch.bfloat16)
+        self._memory.watch("parameters", flat)
         shard, group = self._shard, self.strategy.forward_group
         if backward and self._secondary is not None:
             shard, group = self._secondary, self.strategy.backward_group
@@ -184,12 +192,14 @@ class ShardedUnit:
                 return
             index = strategy.backward_group.index(self._network.rank)
             self._secondary = self.layout.part(self.flat, index, strategy.backward.size).clone()
+            self._memory.watch("parameters", self._secondary)
         self.release()
 
     def release(self) -> None:
         """Give the memory of all gathered parameters back."""
         if self.strategy.is_resident:
             return
+        self._memory.release(self.flat)
         self.flat = torch.empty(0, dtype=torch.bfloat16)
         for parameter in self._parameters:
             parameter.data = self.flat
@@ -211,6 +221,7 @@ class ShardedUnit:
 
     def _save(self, tensor: Tensor) -> "Tensor | _Place":
         if tensor.untyped_storage().data_ptr() != self.flat.untyped_storage().data_ptr():
+            self._memory.watch("activations", tensor)
             return tensor
         return _Place(tensor.shape, tensor.stride(), int(tensor.storage_offset()))
 
@@ -230,18 +241,34 @@ class ShardedUnit:
             last: whether this was the last backward of the step.
         """
         strategy, network = self.strategy, self._network
-        gradients = [p.grad for p in self._parameters if p.grad is not None]
-        part = self.layout.pack(gradients, dtype=self._reduce_dtype)
-        for parameter in self._parameters:
-            parameter.grad = None
+        part = self._pack_gradients()
         for group in (strategy.forward_group, strategy.scatter_group):
             if group.size > 1:
                 whole, part = part, part.new_empty(part.numel() // group.size)
+                self._memory.watch("buffers", part)
                 network.reduce_scatter(part, whole, group)
-        self._gradient = part if self._gradient is None else self._gradient.add_(part)
-        if last:
+                self._memory.release(whole)
+        if self._secondary is not None:
+            self._memory.release(self._secondary)
             self._secondary = None
+        if self._gradient is None:
+            self._gradient = part
+            self._memory.watch("gradients", part)
+        else:
+            self._gradient += part
+            self._memory.release(part)
+        if last:
             network.all_reduce_gradient(self._gradient, strategy.replica_group)
+
+    def _pack_gradients(self) -> Tensor:
+        """The gradients of the last backward as a flat buffer, in the type of the reduction."""
+        gradients = [p.grad for p in self._parameters if p.grad is not None]
+        packed = self.layout.pack(gradients, dtype=self._reduce_dtype)
+        for tensor in (packed, *gradients):
+            self._memory.watch("buffers", tensor)
+        for parameter in self._parameters:
+            parameter.grad = None
+        return packed
 
     def gradient_shard(self) -> Tensor:
         """This rank's part of the reduced gradient, as large as its optimizer shard."""
@@ -262,14 +289,19 @@ class ShardedUnit:
         """Step the masters along the reduced gradient times `scale`, which is then dropped, and
         have every rank get its shard of the parameters from those who updated it."""
         gradient = self.gradient_shard().float() * scale
-        self._gradient = None
+        self._memory.watch("buffers", gradient)
+        if self._gradient is not None:
+            self._memory.release(self._gradient)
+            self._gradient = None
         adamw_step(self.state, gradient, step=step, lr=lr, config=config)
         self.refresh()
 
     def refresh(self) -> None:
         """Make the parameters the BF16 casts of the masters."""
         updated = self.state.master.to(torch.bfloat16)
+        self._memory.watch("buffers", updated)
         self._network.all_gather(self._shard, updated, self.strategy.refresh_group)
+        self._memory.release(updated)
 
     def hash_into(self, digest: "hashlib._Hash") -> None:
         """Add the unpadded FP32 master and BF16 parameters, both as little-endian bytes."""

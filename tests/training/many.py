@@ -2,8 +2,9 @@
 """Many runs in the same few processes: what the tests of strategies need, at a fraction of the cost
 of starting the ranks of each."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import nic_emul
@@ -12,6 +13,7 @@ from training.checkpoint import load_checkpoint, save_checkpoint
 from training.config import RunConfig, strategy_of
 from training.data import Batches, load_corpus
 from training.loop import ShardedTrainer
+from training.memory import Memory
 from training.network import Network
 from training.volumes import Volume
 
@@ -40,6 +42,7 @@ class Trained:
         param_hash: at the end.
         padded: elements of all units with padding.
         sent: logical bytes of all steps by (role, collective).
+        memory, predicted: bytes by kind, measured and by formula; no part of a comparison.
     """
 
     losses: list[float]
@@ -47,6 +50,8 @@ class Trained:
     param_hash: str
     padded: int
     sent: Mapping[tuple[str, str], Volume]
+    memory: Memory = field(compare=False)
+    predicted: Memory = field(compare=False)
 
 
 def train_many(runs: Sequence[RunConfig | Job]) -> list[Trained]:
@@ -94,6 +99,7 @@ def _train(job: Job) -> Trained:
         (row.role, row.collective): Volume(row.logical_bytes, row.intra_bytes)
         for row in counters.delta(before)
     }
+    memory = trainer.memory.peak
     param_hash = trainer.parameter_hash()
     network.close()
     return Trained(
@@ -102,6 +108,8 @@ def _train(job: Job) -> Trained:
         param_hash=param_hash,
         padded=trainer.padded_parameters,
         sent=sent,
+        memory=memory,
+        predicted=trainer.predicted_memory,
     )
 
 
@@ -112,6 +120,7 @@ def _together(ranks: Sequence[Trained]) -> Trained:
     for rank in ranks:
         assert rank.losses == first.losses
         assert rank.param_hash == first.param_hash
+        assert rank.memory == first.memory, (rank.memory, first.memory, rank.predicted)
         for key, volume in rank.sent.items():
             sums[key] = sums.get(key, Volume(0, 0)) + volume
-    return Trained(first.losses, first.grad_norms, first.param_hash, first.padded, sums)
+    return dataclasses.replace(first, sent=sums)

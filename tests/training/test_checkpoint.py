@@ -112,6 +112,10 @@ def test_the_command_goes_on(tmp_path: Path) -> None:
         resume=checkpoint(tmp_path / "whole", SAVED),
     )
     assert rest.summary.first_step == SAVED
+    memory = whole.summary.memory
+    assert memory is not None
+    assert memory["measured"] == memory["predicted"]
+    assert memory["measured"]["host_parameters"] == 2 * whole.summary.padded_parameters
     assert [record.step for record in rest.steps] == [2, 3]
     assert rest.losses == whole.losses[SAVED:]
     assert rest.summary.param_hash == whole.summary.param_hash

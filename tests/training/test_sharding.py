@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from training.config import ModelConfig
+from training.memory import MemoryMeter
 from training.mesh import Cluster
 from training.model import build_units
 from training.network import Network
@@ -73,6 +74,7 @@ def block(strategy: str, *, cluster: Cluster = ONE, rank: int = 0) -> ShardedUni
         module,
         strategy=parse_strategy(strategy, cluster),
         network=Network(rank=rank, world_size=cluster.world_size, groups={}),
+        memory=MemoryMeter(),
         reduce_dtype="bf16",
     )
 
@@ -200,7 +202,12 @@ def test_squares_do_not_depend_on_how_the_optimizer_is_sharded(
             point = parse_strategy(f"p=1x1,g=1x1,os={mesh}x1", cluster)
             network = Network(rank=rank, world_size=6, groups={})
             unit = ShardedUnit(
-                "unit", copy.deepcopy(module), strategy=point, network=network, reduce_dtype="fp32"
+                "unit",
+                copy.deepcopy(module),
+                strategy=point,
+                network=network,
+                memory=MemoryMeter(),
+                reduce_dtype="fp32",
             )
             # What every rank would have once replicas are added up.
             with torch.no_grad():

@@ -154,7 +154,16 @@ def test_twenty_steps_on_four_ranks(shape: tuple[int, int]) -> None:
 def test_gathering_ahead_changes_nothing(runs: Runs) -> None:
     ahead = dataclasses.replace(config((2, 2)), prefetch=True)
     for strategy, trained in train_with(("zero3", "hpz", "maz3"), ahead).items():
-        assert trained == runs((2, 2))[strategy]
+        before = runs((2, 2))[strategy]
+        assert trained == before
+        assert trained.memory == trained.predicted
+        assert trained.memory.parameters > before.memory.parameters
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (2, 1), (2, 2)])
+def test_memory_is_that_of_the_formulas(runs: Runs, shape: tuple[int, int]) -> None:
+    for strategy, trained in runs(shape).items():
+        assert trained.memory == trained.predicted, strategy
 
 
 def in_parts(base: RunConfig, micro_batches: int) -> RunConfig:
@@ -166,6 +175,7 @@ def test_bytes_of_micro_batches() -> None:
     base = in_parts(config((2, 2), steps=1), 2)
     for strategy, trained in train_with(names((2, 2)), base).items():
         check_bytes(strategy, trained, base)
+        assert trained.memory == trained.predicted
 
 
 def unclipped(base: RunConfig) -> RunConfig:
@@ -184,7 +194,10 @@ def test_micro_batches_of_one_rank_are_the_ranks_of_one_micro_batch() -> None:
 def test_recomputing_changes_nothing(runs: Runs) -> None:
     again = dataclasses.replace(config((2, 1)), recompute=True)
     for strategy, trained in train_with(("zero2", "zero3", "hpz", "maz3"), again).items():
-        assert trained == runs((2, 1))[strategy]
+        before = runs((2, 1))[strategy]
+        assert trained == before
+        assert trained.memory == trained.predicted
+        assert trained.memory.activations < before.memory.activations // 2
 
 
 def test_collectives_within_nodes_first() -> None:
