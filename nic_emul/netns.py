@@ -22,7 +22,7 @@ from nic_emul.errors import NamespaceError
 
 # Nothing is lost on these links, and a queue that fills looks like loss to a probe for it; and a
 # connection that paused for a step would begin again with a small window.
-_TCP_SETTINGS = ("net.ipv4.tcp_early_retrans=0", "net.ipv4.tcp_slow_start_after_idle=0")
+_TCP_SETTINGS = ("net/ipv4/tcp_early_retrans", "net/ipv4/tcp_slow_start_after_idle")
 _FOLDER = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
 _PR_SET_PDEATHSIG = 1
@@ -97,8 +97,8 @@ def entered(namespace: str | None) -> Iterator[None]:
 def add_namespace(name: str) -> None:
     """Make a namespace, with its loopback up and without IPv6, which speaks by itself."""
     _run("ip", "netns", "add", name)
-    _run(*inside(name, ["sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"]))
-    _run(*inside(name, ["sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"]))
+    if Path("/proc/sys/net/ipv6").exists():
+        _set(name, ("net/ipv6/conf/all/disable_ipv6", "net/ipv6/conf/default/disable_ipv6"), 1)
     _run("ip", "-n", name, "link", "set", "dev", "lo", "up")
 
 
@@ -144,7 +144,7 @@ class Star:
             _run("ip", "-n", name, "addr", "add", f"{self.addresses[node]}/24", "dev",
                  self.INTERFACE)  # fmt: skip
             _run("ip", "-n", name, "link", "set", "dev", self.INTERFACE, "up")
-            _run(*inside(name, ["sysctl", "-qw", *_TCP_SETTINGS]))
+            _set(name, _TCP_SETTINGS, 0)
         _run("ip", "link", "set", "dev", "br0", "up")
 
     def limit(self, bits_per_second: float) -> None:
@@ -159,6 +159,12 @@ class Star:
         """What each node has sent since it was made, in bytes of Ethernet frames without preamble,
         frame check sequence and gap; known once `limit` was called."""
         return [_queue_bytes(name, self.INTERFACE) for name in self.names]
+
+
+def _set(namespace: str, settings: Sequence[str], value: int) -> None:
+    """Give some of a namespace's kernel settings a value."""
+    commands = [f"echo {value} > /proc/sys/{setting}" for setting in settings]
+    _run(*inside(namespace, ["sh", "-c", " && ".join(commands)]))
 
 
 def _queue_bytes(namespace: str, interface: str) -> int:

@@ -41,6 +41,8 @@ def examine() -> list[Check]:
         _attempt("torch 2.13", _torch),
         _attempt("torch.distributed backend wirezip", _backend),
         _attempt("loopback sockets", _loopback),
+        _attempt("network namespaces", _namespaces, required=False),
+        _attempt("TAP devices", _tap, required=False),
     ]
     return checks + [
         _attempt(f"engine {name}", partial(_engine, name), name in REQUIRED_ENGINES)
@@ -94,6 +96,17 @@ def _loopback() -> str:
             if accepted.recv(7) != b"wirezip":
                 raise RuntimeError("expected the bytes that were sent; found others")
     return "a connection to 127.0.0.1 works"
+
+
+def _namespaces() -> str:
+    netns = importlib.import_module("nic_emul.netns")
+    netns.sandboxed(["true"])
+    return "a sandbox can be made (wirezip testbed)"
+
+
+def _tap() -> str:
+    with open("/dev/net/tun", "rb"):
+        return "can be made (wirezip wire)"
 
 
 def _engine(name: str) -> str:

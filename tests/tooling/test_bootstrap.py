@@ -58,6 +58,7 @@ def machine(tmp_path: Path) -> Machine:
     machine.add("g++")
     machine.add("perl")
     machine.add("tshark")
+    machine.add("tc")
     machine.add("id", "echo 1000")
     machine.add("apt-get", f'echo "$@" >> {tmp_path}/apt.log\nexit 100')
     return machine
@@ -116,20 +117,23 @@ def test_a_failed_installation_shows_why(machine: Machine) -> None:
     assert result.stderr == "E: no network\nerror: apt-get could not install: g++\n"
 
 
-def test_tshark_is_installed_where_it_can_be(machine: Machine) -> None:
-    (machine.root / "bin/tshark").unlink()
+@pytest.mark.parametrize(("tool", "package"), [("tshark", "tshark"), ("tc", "iproute2")])
+def test_what_is_optional_is_installed_where_it_can_be(
+    machine: Machine, tool: str, package: str
+) -> None:
+    (machine.root / "bin" / tool).unlink()
     result = machine.bootstrap("test")
     assert (result.returncode, result.stdout, machine.apt_calls) == (0, "", "")
     machine.add("id", "echo 0")
     result = machine.bootstrap("test")
     assert result.returncode == 0
-    assert result.stdout == "installing system packages (tshark) ...\n"
-    assert result.stderr.endswith("going on without tshark\n")
+    assert result.stdout == f"installing system packages ({package}) ...\n"
+    assert result.stderr.endswith(f"going on without {package}\n")
     machine.bootstrap("base")
     become_root(machine)
     assert machine.bootstrap("test").stderr == ""
     installs = [line for line in machine.apt_calls.splitlines() if "install" in line]
-    assert installs == ["install -y --no-install-recommends tshark"]
+    assert installs == [f"install -y --no-install-recommends {package}"]
 
 
 def test_without_apt_the_packages_are_named(machine: Machine) -> None:

@@ -59,6 +59,22 @@ def test_a_refusal_of_the_kernel_is_passed_on(monkeypatch: pytest.MonkeyPatch) -
         sandboxed(["true"])
 
 
+def test_users_get_a_sandbox_from_user_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    require_testbed()
+    program = (
+        "from nic_emul.netns import Star\n"
+        "star = Star(2)\n"
+        "star.limit(1e8)\n"
+        "print(star.addresses, star.sent_bytes())\n"
+    )
+    command = sandboxed([sys.executable, "-c", program])
+    assert "--user" in command
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "['10.77.0.1', '10.77.0.2'] [0, 0]\n"
+
+
 def require_sandbox() -> None:
     """Skip the test where no sandbox can be made for another reason."""
     for tool in ("ip", "tc", "unshare", "nsenter"):
