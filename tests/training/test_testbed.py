@@ -132,7 +132,10 @@ def test_slow_links_carry_the_bytes_and_change_no_bit(tmp_path: Path) -> None:
 
 
 @pytest.mark.ranks
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)],
+)
 def test_nothing_is_left_of_a_killed_testbed(tmp_path: Path, number: signal.Signals) -> None:
     require_testbed()
     folder = tmp_path / "testbed"
