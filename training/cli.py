@@ -51,6 +51,7 @@ COMMANDS = {
     "wire": ("nic_emul.cli", "Wire", "compress every frame between a host's interface and a wire"),
     "demo": ("training.cli", "Demo", "ZeRO-2 and ZeRO-3, off and on: what compression saves"),
     "testbed": ("training.cli", "Testbed", "train over links that are really slow, and time it"),
+    "plan": ("training.cli", "Plan", "rank sharding strategies for a model on a cluster"),
     "report": ("training.cli", "Report", "make tables and plots of run folders again"),
     "doctor": ("training.cli", "Doctor", "check that this machine has what is needed"),
 }
@@ -268,6 +269,81 @@ class Compare:
         _print_paths(console, [folder, *plots])
         write_json(self.json, comparison.report())
         return 0 if comparison.difference is None else 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Options of `wirezip plan`."""
+
+    model: str
+    """7b, 13b, 30b, or path of a TOML file (`training/plan_inputs.py`)."""
+    cluster: str
+    """a800-1024, ethernet-64, or path of a TOML file."""
+    formulas: Literal["rings", "amsp"] = "rings"
+    """The collectives of this loop, or those of AMSP's paper."""
+    micro_batches: int | None = None
+    """Of a rank in a step, instead of the model's."""
+    reserved_gb: float | None = None
+    """Of a rank's memory for activations, in 10^9 bytes, instead of the model's."""
+    gradient_ratio: float | None = None
+    """Logical by payload bytes of gradients, if they are compressed between nodes."""
+    parameter_ratio: float | None = None
+    """The same of parameters."""
+    ratios_of: Path | None = None
+    """A run folder whose ratios are taken where none is given."""
+    top: int = 10
+    """How many strategies to show."""
+    json: JsonPath = None
+    """Where to write the plan as JSON; `-` is standard output."""
+
+    def run(self) -> int:
+        from training.plan_inputs import load_cluster, load_model
+        from training.plan_report import plan_report, plan_table
+        from training.planner import plan
+
+        model = load_model(
+            self.model, micro_batches=self.micro_batches, reserved_gb=self.reserved_gb
+        )
+        cluster = load_cluster(self.cluster)
+        ratios = self._ratios()
+        off = plan(model, cluster, formulas=self.formulas)
+        on = plan(model, cluster, formulas=self.formulas, ratios=ratios) if ratios else []
+        report = plan_report(
+            model,
+            cluster,
+            formulas=self.formulas,
+            ratios=ratios,
+            off=off,
+            on=on,
+            top=self.top,
+        )
+        console = console_beside(self.json)
+        console.print(plan_table(f"{model.name} on {cluster.name}, modelled", report["off"]))
+        if on:
+            listed = ", ".join(f"{role} {ratio:.3f}" for role, ratio in ratios.items())
+            console.print(plan_table(f"with compression ({listed})", report["on"]))
+            change = "changes" if report["changed"] else "does not change"
+            console.print(f"compression {change} the first choice")
+        write_json(self.json, report)
+        return 0
+
+    def _ratios(self) -> dict[str, float]:
+        """By role: those that were given, else those of the run."""
+        from training.records import read_run
+
+        ratios: dict[str, float] = {}
+        if self.ratios_of:
+            for role, totals in read_run(self.ratios_of).summary.by_role.items():
+                if totals["payload_bytes"]:
+                    ratios[role] = totals["logical_bytes"] / totals["payload_bytes"]
+        given = {"gradient": self.gradient_ratio, "parameter": self.parameter_ratio}
+        for role, ratio in given.items():
+            if ratio is None:
+                continue
+            if not 0 < ratio < float("inf"):
+                raise ConfigError(f"{role}-ratio: expected above 0 and finite; found {ratio!r}")
+            ratios[role] = ratio
+        return ratios
 
 
 @dataclass(frozen=True)

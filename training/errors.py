@@ -22,6 +22,10 @@ class DivergenceError(TrainingError, ArithmeticError):
     """A loss or gradient norm is not finite, or ranks that must agree do not."""
 
 
+class PlanError(TrainingError, ValueError):
+    """No strategy fits."""
+
+
 class CheckpointError(TrainingError, ValueError):
     """A checkpoint is missing, incomplete, damaged, or of another run."""
 
