@@ -60,6 +60,10 @@ class PeerTimeout(TransportError, TimeoutError):
     """A peer made no progress for as long as the timeout allows."""
 
 
+class RetryExceeded(TransportError):
+    """A peer acknowledged nothing, however often packets were sent again."""
+
+
 class ProtocolError(TransportError):
     """Bytes from a peer are not what this version of the protocol sends."""
 
