@@ -17,6 +17,7 @@
 #   WAVES=1           have `make rtl` write VCD files into build/waves
 #   WIDTHS=...        widths in bits that `make rates` measures (default: 512 256 128)
 #   BLOCKS=...        how many blocks `make rtl-soak` compares (default: 100000)
+#   PACKETS=...       how many packets `make fault-soak` sends (default: 1000000)
 #   DESIGNS=...       what `make synth` synthesises, as DESIGNS='wz_skid wz_crc*' (default: all)
 #   UPDATE=1          have `make synth` write what it expects from now on
 #   CACHE=...         where `make bench` and `make synth` keep what takes long (default: .cache)
@@ -42,6 +43,7 @@ SEED ?= 0
 WAVES ?=
 WIDTHS ?= 512 256 128
 BLOCKS ?= 100000
+PACKETS ?= 1000000
 DESIGNS ?=
 UPDATE ?=
 
@@ -232,6 +234,10 @@ rtl: $(STAMPS)/test
 	$(Q)[ ! -f hw/rtl/wz_$(TEST).sv ] || $(BIN)/python -m hw.lint wz_$(TEST)
 	$(Q)$(RTL_PYTEST) tests/rtl/test_$(TEST).py
 endif
+
+.PHONY: fault-soak
+fault-soak: $(STAMPS)/test ## Send PACKETS packets (default: 1000000) over links with faults
+	$(Q)$(BIN)/python -m tests.nic_emul.fault_soak --packets $(PACKETS) --seed $(or $(SEED),1)
 
 .PHONY: rates
 rates: $(STAMPS)/test $(CHECKPOINTS) $(RUNS_TO_MEASURE) ## Measure the RTL in clocks, write docs/rates.md

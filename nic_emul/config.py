@@ -12,6 +12,7 @@ from typing import Literal, cast, get_args
 from codec.engine import ENGINE_NAMES
 from codec.packet import MTUS
 from nic_emul.errors import ConfigError
+from nic_emul.faults import Faults
 from nic_emul.roles import Role
 
 Algorithm = Literal["ring", "hierarchical", "switch"]
@@ -55,6 +56,8 @@ class NicConfig:
             None for links from NIC to NIC.
         switch_secret: what the switch and all ranks of its job share, at least 16 bytes
             (`WIREZIP_SWITCH_SECRET`, in hexadecimal).
+        faults: what happens to packets between NICs (`WIREZIP_FAULTS`, as `faults.py` reads it);
+            without it links are TCP's, which nothing happens to. Not with a switch.
     """
 
     engine: str = "numba"
@@ -69,6 +72,7 @@ class NicConfig:
     element: ElementSource = "tagged"
     switch: tuple[str, int] | None = None
     switch_secret: bytes = field(default=b"", repr=False)
+    faults: Faults | None = None
 
     def __post_init__(self) -> None:
         _check_choice("WIREZIP_ENGINE", self.engine, ENGINE_NAMES)
@@ -93,6 +97,10 @@ class NicConfig:
             raise ConfigError(
                 f"WIREZIP_SWITCH_SECRET: expected at least {SWITCH_SECRET_BYTES_MIN} bytes in "
                 f"hexadecimal; found {len(self.switch_secret)}"
+            )
+        if self.switch is not None and self.faults is not None:
+            raise ConfigError(
+                "WIREZIP_FAULTS: expected links from NIC to NIC; found WIREZIP_SWITCH as well"
             )
 
     @classmethod
@@ -121,6 +129,7 @@ class NicConfig:
             element=cast(ElementSource, _text("WIREZIP_ELEMENT", found, default.element)),
             switch=_address("WIREZIP_SWITCH", found),
             switch_secret=_secret("WIREZIP_SWITCH_SECRET", found),
+            faults=Faults.parse(found["WIREZIP_FAULTS"]) if "WIREZIP_FAULTS" in found else None,
         )
 
 

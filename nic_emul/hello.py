@@ -20,7 +20,7 @@ from nic_emul.message import PROTOCOL_VERSION
 from nic_emul.sockets import receive_into, send_all
 
 _MAGIC = b"WZHI"
-_FIELDS = struct.Struct("<4sBBHIIHBB")
+_FIELDS = struct.Struct("<4sBBHIIHBBB")
 _MAC_BYTES = hashlib.sha256().digest_size
 HELLO_BYTES = _FIELDS.size + _MAC_BYTES
 SECRET_BYTES = 32
@@ -44,6 +44,7 @@ class Hello:
     ranks_per_node: int = 1
     algorithm: Algorithm = "ring"
     element: ElementSource = "tagged"
+    faults: bool = False
 
     def pack(self, secret: bytes) -> bytes:
         """The hello as it travels, `HELLO_BYTES` long."""
@@ -57,6 +58,7 @@ class Hello:
             self.ranks_per_node,
             ALGORITHMS.index(self.algorithm),
             ELEMENT_SOURCES.index(self.element),
+            self.faults,
         )
         return fields + _mac(secret, b"hello", fields)
 
@@ -66,7 +68,7 @@ class Hello:
 
         Raises:
             AuthenticationError: the sender does not know the secret.
-            ProtocolError: it does, but speaks another version.
+            ProtocolError: it does, but speaks another version, or says what nobody says.
         """
         fields, mac = data[: _FIELDS.size], data[_FIELDS.size :]
         if not hmac.compare_digest(mac, _mac(secret, b"hello", fields)):
@@ -76,7 +78,17 @@ class Hello:
             raise ProtocolError(
                 f"hello: expected protocol version {PROTOCOL_VERSION}; found {version}"
             )
-        ranks_per_node, algorithm, element = settings
+        ranks_per_node, algorithm, element, faults = settings
+        for name, found, choices in (
+            ("channel", channel, Channel),
+            ("algorithm", algorithm, ALGORITHMS),
+            ("element", element, ELEMENT_SOURCES),
+            ("faults", faults, (False, True)),
+        ):
+            if found >= len(choices):
+                raise ProtocolError(
+                    f"hello: expected {name} 0 to {len(choices) - 1}; found {found}"
+                )
         return cls(
             source,
             target,
@@ -85,6 +97,7 @@ class Hello:
             ranks_per_node,
             ALGORITHMS[algorithm],
             ELEMENT_SOURCES[element],
+            bool(faults),
         )
 
 

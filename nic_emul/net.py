@@ -56,7 +56,7 @@ class ListenComm:
         """The receiving end of the next connection; None while there is none.
 
         Raises:
-            CollectiveMismatch: the sender has another MTU.
+            CollectiveMismatch: the sender has another MTU, or faults where this NIC has none.
         """
         self._net.check()
         if not self._arrived:
@@ -93,6 +93,7 @@ class Net:
         self._connecting: dict[bytes, Future[SendLink]] = {}
         self._error: BaseException | None = None
         self._closed = False
+        self._opened = 0
         self._monitor = Monitor(self, host=nic.host, secret=self._secret)
         self._monitor.start()
 
@@ -153,11 +154,14 @@ class Net:
 
     def receive_from(self, hello: Hello, sock: socket.socket) -> RecvLink:
         """The link of a connection that a sender has made with `hello`."""
-        if hello.mtu != self.nic.config.mtu:
-            sock.close()
-            raise CollectiveMismatch(
-                f"this NIC has WIREZIP_MTU {self.nic.config.mtu}; a sender has {hello.mtu}"
-            )
+        config = self.nic.config
+        for name, ours, theirs in (
+            ("WIREZIP_MTU", config.mtu, hello.mtu),
+            ("WIREZIP_FAULTS", config.faults is not None, hello.faults),
+        ):
+            if ours != theirs:
+                sock.close()
+                raise CollectiveMismatch(f"this NIC has {name} {ours}; a sender has {theirs}")
         connection = self._connection(sock, f"sender {hello.source}")
         return RecvLink(self.nic, connection, peer=hello.source, role=self.role)
 
@@ -182,7 +186,8 @@ class Net:
             link.abort(PeerLost(f"{name} has closed its end"))
 
     def disconnected(self, link: SendLink) -> None:
-        link.abort(PeerLost(f"{link.connection.peer} died or was killed"))
+        lost = PeerLost(f"{link.connection.peer} died or was killed")
+        link.abort(link.connection.error or lost)
 
     def ticked(self) -> None:
         """Nothing here goes by the clock."""
@@ -207,7 +212,14 @@ class Net:
         try:
             set_blocking(sock, timeout_s)
             own = self.nic.rank or 0
-            greet(sock, Hello(own, number, Channel.COLLECTIVE, self.nic.config.mtu), secret, name)
+            hello = Hello(
+                own,
+                number,
+                Channel.COLLECTIVE,
+                self.nic.config.mtu,
+                faults=self.nic.config.faults is not None,
+            )
+            greet(sock, hello, secret, name)
         except BaseException:
             sock.close()
             raise
@@ -217,8 +229,14 @@ class Net:
         self._monitor.watch(link)
         return link
 
-    def _connection(self, sock: socket.socket, name: str) -> Connection:
-        return Connection(sock, peer=name, timeout_s=self.nic.config.timeout_s)
+    def _connection(self, sock: socket.socket, peer: str) -> Connection:
+        self._opened += 1
+        return self.nic.connection(
+            sock,
+            peer=peer,
+            timeout_s=self.nic.config.timeout_s,
+            name=f"{self.nic.rank or 0}/{self._opened} {peer}",
+        )
 
 
 def _leave_it(_: BaseException) -> None:

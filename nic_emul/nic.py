@@ -5,6 +5,7 @@ import copy
 import functools
 import json
 import os
+import socket
 import threading
 import time
 from dataclasses import asdict
@@ -30,8 +31,11 @@ from nic_emul.config import NicConfig, listen_host
 from nic_emul.counters import Counters, split_modes
 from nic_emul.element_source import Source, source_of
 from nic_emul.failure import FailStop
+from nic_emul.link_counters import LinkRegister
 from nic_emul.message import Traffic
 from nic_emul.packets import wire_bytes
+from nic_emul.queue_pair import QueuePair
+from nic_emul.sockets import Connection
 from nic_emul.topology import Topology
 from nic_emul.trace import Trace
 from nic_emul.uplink import Uplink
@@ -45,6 +49,7 @@ class Nic:
     Attributes:
         config: how it works.
         counters: what it did.
+        links: what happened to the packets of links with faults.
         failure: ends the process after the first transport error.
         host: the address that groups listen on.
         topology: which ranks share a node.
@@ -65,6 +70,7 @@ class Nic:
             load_headers()
         self.config = config
         self.counters = Counters()
+        self.links = LinkRegister()
         self.failure = FailStop()
         self.host = listen_host(config, os.environ)
         self.topology = Topology(config.ranks_per_node)
@@ -113,6 +119,25 @@ class Nic:
         if self._capture is None or self.topology.share_node(source, target):
             return None
         return Tap(self._capture, group=group, channel=channel, source=source, target=target)
+
+    def connection(
+        self, sock: socket.socket, *, peer: str, timeout_s: float, name: str, intra: bool = False
+    ) -> Connection:
+        """The connection of `sock`, with faults if there are any and it leaves the node.
+
+        `name` tells this end of it from all others of the job.
+        """
+        if self.config.faults is None or intra:
+            return Connection(sock, peer=peer, timeout_s=timeout_s)
+        return QueuePair(
+            sock,
+            peer=peer,
+            timeout_s=timeout_s,
+            faults=self.config.faults,
+            name=name,
+            mtu=self.config.mtu,
+            register=self.links,
+        )
 
     def encode(self, traffic: Traffic, data: U8) -> Packets:
         """Cut `data`, uint8 `(n,)`, into packets; sent totals count them."""
@@ -173,19 +198,22 @@ class Nic:
     def write_counters(self) -> Path | None:
         """Write the totals so far to `counters_dir`, if it is set; returns the file.
 
-        The file is `counters-rank<rank>.json`: `{"rank", "engine", "mtu", "rows": [CounterRow]}`.
+        The file is `counters-rank<rank>.json`: `{"rank", "engine", "mtu", "rows": [CounterRow]}`,
+        and with faults `"links"`: `LinkCounters`.
         """
         folder = self.config.counters_dir
         if folder is None or self.rank is None:
             return None
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"counters-rank{self.rank}.json"
-        content = {
+        content: dict[str, object] = {
             "rank": self.rank,
             "engine": self.config.engine,
             "mtu": self.config.mtu,
             "rows": [asdict(row) for row in self.counters.rows()],
         }
+        if self.config.faults is not None:
+            content["links"] = self.links.total().as_dict()
         path.write_text(json.dumps(content, indent=1) + "\n")
         return path
 

@@ -26,7 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 HEADER_BYTES_PER_PACKET = 8 + 14 + 20 + 8 + 12 + 4 + 4 + 12
-HEADER_BYTES_PER_MESSAGE = 16 + 4
+RETH_BYTES = 16
+IMMEDIATE_BYTES = 4
+HEADER_BYTES_PER_MESSAGE = RETH_BYTES + IMMEDIATE_BYTES
 PAD_BYTES = 4
 
 
@@ -39,3 +41,10 @@ def wire_bytes(lengths: NDArray[np.int32]) -> int:
         return 0
     padded = int(((lengths + (PAD_BYTES - 1)) & -PAD_BYTES).sum(dtype=np.int64))
     return padded + HEADER_BYTES_PER_PACKET * lengths.size + HEADER_BYTES_PER_MESSAGE
+
+
+def packet_wire_bytes(length: int, *, first: bool, last: bool) -> int:
+    """Bytes on the wire of one packet of `length` payload bytes, by its place in the message."""
+    padded = (length + (PAD_BYTES - 1)) & -PAD_BYTES
+    extended = RETH_BYTES * first + IMMEDIATE_BYTES * last
+    return padded + HEADER_BYTES_PER_PACKET + extended

@@ -19,6 +19,7 @@ class Connection:
         sock: what to wait on for data.
         peer: what to call the rank at the other end in messages.
         timeout_s: seconds without progress after which it counts as hung.
+        error: what ended the connection, where that is known.
     """
 
     def __init__(self, sock: socket.socket, *, peer: str, timeout_s: float) -> None:
@@ -26,6 +27,7 @@ class Connection:
         self.sock = sock
         self.peer = peer
         self.timeout_s = timeout_s
+        self.error: BaseException | None = None
 
     def send(self, *parts: bytes | memoryview) -> None:
         """Send the concatenation of `parts`, which belong to no packet that is counted.
@@ -79,6 +81,10 @@ class Connection:
 
     def close(self) -> None:
         """Release the socket."""
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close this process' copy of the socket and nothing else; for a forked child."""
         self.sock.close()
 
 
@@ -96,7 +102,8 @@ def set_blocking(sock: socket.socket, timeout_s: float | None) -> None:
     value = _TIMEVAL.pack(seconds, micros)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if sock.family == socket.AF_INET:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
 def receive_into(sock: socket.socket, view: memoryview, peer: str) -> None:

@@ -232,9 +232,9 @@ class Transport:
     def abandon(self) -> None:
         """Close this process' copies of the sockets and nothing else; for a forked child."""
         for send_link in self._send_links.values():
-            send_link.connection.close()
+            send_link.connection.abandon()
         for recv_link in self._recv_links.values():
-            recv_link.connection.close()
+            recv_link.connection.abandon()
         if self._monitor is not None:
             self._monitor.abandon()
         if self.nic.uplink is not None:
@@ -250,6 +250,7 @@ class Transport:
             ("WIREZIP_RANKS_PER_NODE", config.ranks_per_node, hello.ranks_per_node),
             ("WIREZIP_ALGORITHM", config.algorithm, hello.algorithm),
             ("WIREZIP_ELEMENT", config.element, hello.element),
+            ("WIREZIP_FAULTS", config.faults is not None, hello.faults),
         ):
             if ours != theirs:
                 sock.close()
@@ -262,7 +263,7 @@ class Transport:
             return
         link = RecvLink(
             self.nic,
-            self._connection(sock, hello.source),
+            self._connection(sock, hello.source, f"{hello.channel.name} from {hello.source}"),
             peer=hello.source,
             tap=self._tap(hello.source, self.rank, hello.channel),
             trace=self._trace(hello.source, self.rank, hello.channel),
@@ -303,7 +304,8 @@ class Transport:
 
     def disconnected(self, link: SendLink) -> None:
         if link.peer not in self._departed:
-            self.fail(PeerLost(f"{self.name_of(link.peer)} died or was killed"))
+            lost = PeerLost(f"{self.name_of(link.peer)} died or was killed")
+            self.fail(link.connection.error or lost)
 
     def ticked(self) -> None:
         self.on_tick()
@@ -329,6 +331,7 @@ class Transport:
             config.ranks_per_node,
             config.algorithm,
             config.element,
+            config.faults is not None,
         )
         greet(sock, hello, self._secret, self.name_of(peer))
 
@@ -379,7 +382,7 @@ class Transport:
             self._check_open()
             link = SendLink(
                 self.nic,
-                self._connection(sock, key[0]),
+                self._connection(sock, key[0], f"{key[1].name} to {key[0]}"),
                 peer=key[0],
                 fail=self.fail,
                 tap=self._tap(self.rank, key[0], key[1]),
@@ -392,8 +395,15 @@ class Transport:
                 self._monitor.watch(link)
             return link
 
-    def _connection(self, sock: socket.socket, peer: int) -> Connection:
-        return Connection(sock, peer=self.name_of(peer), timeout_s=self.timeout_s)
+    def _connection(self, sock: socket.socket, peer: int, end: str) -> Connection:
+        """The connection of `sock`, of which this rank has the `end`."""
+        return self.nic.connection(
+            sock,
+            peer=self.name_of(peer),
+            timeout_s=self.timeout_s,
+            name=f"{self.group}/{self.rank} {end}",
+            intra=self.shares_node(peer),
+        )
 
     def _tap(self, source: int, target: int, channel: Channel) -> Tap | None:
         through = source != SWITCH != target

@@ -5,6 +5,7 @@ import contextlib
 import os
 import signal
 import socket
+import threading
 import time
 from datetime import timedelta
 from typing import Any
@@ -15,9 +16,10 @@ import torch.distributed as dist
 
 import nic_emul
 from codec.engine import Engine, Packets
-from nic_emul import backend, nic
+from nic_emul import backend, go_back_n, hello, message, nic
 from nic_emul.element_source import Source
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
+from nic_emul.queue_pair import QueuePair
 from nic_emul.sockets import Connection
 
 CULPRIT = 1
@@ -55,7 +57,7 @@ def die_in_mid_message() -> None:
             connection.send(head[:-1])
             os.kill(os.getpid(), signal.SIGKILL)
 
-        Connection.send_packets = torn
+        Connection.send_packets = QueuePair.send_packets = torn
     work_until_something_breaks()
 
 
@@ -279,9 +281,9 @@ def overheard_hello() -> bool:
     dist.barrier()
     transport = group._transport
     peer = (dist.get_rank() + 1) % dist.get_world_size()
-    hello = Hello(dist.get_rank(), peer, Channel.COLLECTIVE, 4096).pack(transport._secret)
+    heard = Hello(dist.get_rank(), peer, Channel.COLLECTIVE, 4096).pack(transport._secret)
     with socket.create_connection(transport._addresses[peer]) as again:
-        again.sendall(hello)
+        again.sendall(heard)
         again.settimeout(10)
         data = again.recv(4096)
         while data:
@@ -299,6 +301,60 @@ def init_with_own(
     dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
     dist.barrier()
     time.sleep(FOREVER_S)
+
+
+def init_with_faults_on_one_side(rank: int, size: int, store: dist.Store) -> None:
+    if rank == CULPRIT:
+        os.environ["WIREZIP_FAULTS"] = "loss=0.1"
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    dist.barrier()
+    time.sleep(FOREVER_S)
+
+
+def init_with_another_version(rank: int, size: int, store: dist.Store) -> None:
+    """The culprit's hellos are of a later version of the protocol."""
+    if rank == CULPRIT:
+        hello.PROTOCOL_VERSION += 1
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    dist.barrier()
+    time.sleep(FOREVER_S)
+
+
+def send_another_version() -> None:
+    """The culprit's messages are of a later version of the protocol, its hellos are not."""
+    dist.barrier()
+    if is_culprit():
+        message.PROTOCOL_VERSION += 1
+    work_until_something_breaks()
+
+
+def init_over_a_dead_wire(rank: int, size: int, store: dist.Store) -> None:
+    """Connections open, and hardly a packet comes through; timers are short, so as not to wait."""
+    go_back_n.TIMER_S, go_back_n.TIMER_MAX_S = 0.001, 0.01
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    work_until_something_breaks()
+
+
+def init_and_leave_nothing(rank: int, size: int, store: dist.Store) -> list[str]:
+    """Threads and sockets of the NIC that are left once the group is destroyed."""
+    before = _sockets()
+    dist.init_process_group("wirezip", store=store, rank=rank, world_size=size)
+    dist.all_reduce(torch.ones(100_000))
+    work = dist.isend(torch.ones(10), (rank + 1) % size)
+    dist.recv(torch.ones(10), (rank - 1) % size)
+    work.wait()
+    assert _sockets() - before
+    dist.destroy_process_group()
+    threads = [thread.name for thread in threading.enumerate()]
+    return [name for name in threads if name.startswith("wirezip")] + sorted(_sockets() - before)
+
+
+def _sockets() -> set[str]:
+    found = set()
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.readlink(f"/proc/self/fd/{descriptor}"))
+    return {target for target in found if target.startswith("socket:")}
 
 
 def init_with_short_timeout(rank: int, size: int, store: dist.Store) -> None:

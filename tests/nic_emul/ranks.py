@@ -71,6 +71,7 @@ def start_ranks(
     environment: dict[str, str] | None = None,
     join: bool = True,
     stopped: int | None = None,
+    end_s: float = _END_S,
 ) -> list[Outcome]:
     """Run `function(*args)` on `size` ranks and wait for all of them; see how each ended.
 
@@ -79,9 +80,10 @@ def start_ranks(
             ask for that backend.
         join: make a group of the ranks first, and destroy it afterwards.
         stopped: a rank that stops itself, and is killed after the others have ended.
+        end_s: seconds that a rank may take.
 
     Raises:
-        TimeoutError: a rank is still running after a minute.
+        TimeoutError: a rank is still running then.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {"WIREZIP_ENGINE": "null", "WIREZIP_TIMEOUT_S": "30", **(environment or {})}
@@ -102,7 +104,7 @@ def start_ranks(
         for rank in sorted(range(size), key=lambda rank: rank == stopped):
             if rank == stopped:
                 processes[rank].kill()
-            ends[rank] = _outcome(processes[rank], pipes[rank], logs[rank])
+            ends[rank] = _outcome(processes[rank], pipes[rank], logs[rank], end_s)
         outcomes = [ends[rank] for rank in range(size)]
     late = [rank for rank, outcome in enumerate(outcomes) if outcome.error == "still running"]
     if late:
@@ -116,19 +118,20 @@ def run_ranks(
     *args: Any,
     environment: dict[str, str] | None = None,
     join: bool = True,
+    end_s: float = _END_S,
 ) -> list[Any]:
     """What `function(*args)` returns on each of `size` ranks, all of which must succeed."""
-    outcomes = start_ranks(function, size, *args, environment=environment, join=join)
+    outcomes = start_ranks(function, size, *args, environment=environment, join=join, end_s=end_s)
     for rank, outcome in enumerate(outcomes):
         assert outcome.exit_code == 0, f"rank {rank}: {outcome.error}\n{outcome.stderr}"
     return [outcome.value for outcome in outcomes]
 
 
-def _outcome(process: Any, pipe: Connection, log: Path) -> Outcome:
+def _outcome(process: Any, pipe: Connection, log: Path, end_s: float) -> Outcome:
     value, error = None, ""
     # Large values do not fit the pipe: read before joining.
     try:
-        if pipe.poll(_END_S):
+        if pipe.poll(end_s):
             value, error = pipe.recv()
     except EOFError:
         error = "ended without a word"

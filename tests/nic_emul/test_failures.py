@@ -18,6 +18,7 @@ pytestmark = pytest.mark.ranks
 
 SIZE = 3
 SHORT = {"WIREZIP_TIMEOUT_S": "2"}
+FAULTY = {"WIREZIP_FAULTS": "loss=0.01,corrupt=0.01,duplicate=0.01,reorder=0.01,seed=2"}
 CODING = [name for name in ENGINES if name != "null"]
 
 
@@ -52,6 +53,42 @@ def test_dead_peer(fault: Callable[[], None]) -> None:
     assert all(outcome.value is None for outcome in outcomes)
     # The end itself was noticed, not only the silence after it.
     assert not any("PeerTimeout" in outcome.stderr for outcome in outcomes)
+
+
+@pytest.mark.parametrize(
+    "fault", [faults.die_between_collectives, faults.die_in_mid_message, faults.die_in_backward]
+)
+def test_dead_peer_on_links_with_faults(fault: Callable[[], None]) -> None:
+    outcomes = start_ranks(fault, SIZE, environment=FAULTY)
+    expect_failure(outcomes, "wirezip: rank", culprit_code=-signal.SIGKILL)
+    assert not any("PeerTimeout" in outcome.stderr for outcome in outcomes)
+
+
+def test_hung_peer_on_links_with_faults() -> None:
+    expect_failure(start_ranks(faults.hang, SIZE, environment=SHORT | FAULTY), "PeerTimeout")
+
+
+def test_stopped_peer_on_links_with_faults() -> None:
+    outcomes = start_ranks(
+        faults.stop_process, SIZE, environment=SHORT | FAULTY, stopped=faults.CULPRIT
+    )
+    expect_failure(outcomes, "PeerTimeout", culprit_code=-signal.SIGKILL)
+
+
+def test_wire_that_lets_nothing_through() -> None:
+    outcomes = start_ranks(
+        faults.init_over_a_dead_wire,
+        SIZE,
+        environment={"WIREZIP_FAULTS": "loss=0.999999"},
+        join=False,
+    )
+    expect_failure(outcomes, "RetryExceeded")
+
+
+@pytest.mark.parametrize("environment", [{}, FAULTY])
+def test_nothing_is_left_of_a_destroyed_group(environment: dict[str, str]) -> None:
+    left = run_ranks(faults.init_and_leave_nothing, SIZE, environment=environment, join=False)
+    assert left == [[]] * SIZE
 
 
 def test_exception_in_user_code_ends_the_other_ranks() -> None:
@@ -154,6 +191,22 @@ def test_overheard_hello_changes_nothing() -> None:
 def test_ranks_with_different_settings(variable: str, own: str, others: str) -> None:
     outcomes = start_ranks(faults.init_with_own, SIZE, variable, own, others, join=False)
     expect_failure(outcomes, variable)
+
+
+def test_faults_on_one_side() -> None:
+    outcomes = start_ranks(faults.init_with_faults_on_one_side, SIZE, join=False)
+    expect_failure(outcomes, "WIREZIP_FAULTS")
+
+
+def test_ranks_of_different_versions() -> None:
+    outcomes = start_ranks(faults.init_with_another_version, SIZE, join=False)
+    expect_failure(outcomes, "ProtocolError: hello: expected protocol version")
+
+
+@pytest.mark.parametrize("environment", [{}, FAULTY])
+def test_messages_of_another_version(environment: dict[str, str]) -> None:
+    outcomes = start_ranks(faults.send_another_version, SIZE, environment=environment)
+    expect_failure(outcomes, "ProtocolError: message header: expected protocol version")
 
 
 def test_rank_that_never_comes() -> None:
