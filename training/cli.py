@@ -171,6 +171,9 @@ class Train:
     element: ElementSource | None = None
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off; instead of the preset's."""
+    faults: str | None = None
+    """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
+    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -195,6 +198,7 @@ class Train:
         from training.progress import RunProgress
         from training.records import timestamped
         from training.report import (
+            fault_table,
             hardware_table,
             intra_table,
             memory_table,
@@ -214,6 +218,7 @@ class Train:
         console.print(run_table([run]))
         tables = (
             intra_table(run.summary.intra),
+            fault_table(run.summary.faults),
             hardware_table(run),
             memory_table(run.summary.memory),
         )
@@ -248,6 +253,9 @@ class Compare:
     element: ElementSource | None = None
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off; instead of the preset's."""
+    faults: str | None = None
+    """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
+    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -401,6 +409,9 @@ class Run:
     element: ElementSource = "tagged"
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off."""
+    faults: str = ""
+    """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
+    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); nothing by default."""
     intra_gb_per_s: float = config.INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, for the time that is
     modelled; by default NVLink 4."""
@@ -413,7 +424,7 @@ class Run:
     def run(self) -> int:
         from training.launch import compile_codec
         from training.program import ProgramConfig, run_program
-        from training.report import intra_table, program_table
+        from training.report import fault_table, intra_table, program_table
 
         program = ProgramConfig(
             program=self.program,
@@ -424,6 +435,7 @@ class Run:
             ranks_per_node=self.ranks_per_node,
             algorithm=self.algorithm,
             element=self.element,
+            faults=self.faults,
             intra_gb_per_s=self.intra_gb_per_s,
         )
         console = console_beside(self.json)
@@ -431,8 +443,9 @@ class Run:
         summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
         if summary is not None:
             console.print(program_table(summary))
-            if intra := intra_table(summary.intra):
-                console.print(intra)
+            for table in (intra_table(summary.intra), fault_table(summary.faults)):
+                if table:
+                    console.print(table)
             _print_paths(console, [self.pcap] if self.pcap else [])
             write_json(self.json, summary.as_dict())
         return 0
@@ -559,6 +572,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         ranks_per_node=command.ranks_per_node,
         algorithm=command.algorithm,
         element=command.element,
+        faults=command.faults,
         steps=command.steps,
         seed=command.seed,
         dump_tensors=_steps(command.dump_tensors) if isinstance(command, Train) else (),

@@ -111,6 +111,8 @@ class NetworkConfig:
     """How collectives go: in one ring, or within nodes and then between them."""
     element: ElementSource = "tagged"
     """How NICs learn element types: tagged by the program, inferred from each packet, or off."""
+    faults: str = ""
+    """What happens to packets between nodes, as `nic_emul/faults.py` reads it; nothing if empty."""
     intra_gb_per_s: float = INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, in 10^9 bytes a second, for
     the time that is modelled."""
@@ -186,6 +188,7 @@ def override(
     algorithm: Algorithm | None = None,
     element: ElementSource | None = None,
     checkpoint_every: int | None = None,
+    faults: str | None = None,
 ) -> RunConfig:
     """`config` with every given field replaced.
 
@@ -207,6 +210,7 @@ def override(
         "ranks_per_node": ranks_per_node,
         "algorithm": algorithm,
         "element": element,
+        "faults": faults,
     }
     network = {key: value for key, value in network.items() if value is not None}
     given["network"] = dataclasses.replace(config.network, **network)
@@ -265,6 +269,17 @@ def _typed(hint: Any, value: Any, *, source: str, key: str) -> Any:
     return value
 
 
+def _check_faults(text: str, source: str) -> None:
+    # Here, so that only runs with faults load anything of the NIC's.
+    from nic_emul.errors import ConfigError as NicConfigError
+    from nic_emul.faults import Faults
+
+    try:
+        Faults.parse(text)
+    except NicConfigError as error:
+        raise ConfigError(f"{source}: network.faults: {error}") from None
+
+
 def check(config: RunConfig, *, source: str) -> RunConfig:
     """`config` itself, if a run can be made of it.
 
@@ -321,6 +336,8 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
     expect(network.ranks_per_node >= 1 and config.world_size % network.ranks_per_node == 0,
            "network.ranks_per_node", f"at least 1 and a divisor of the {config.world_size} ranks",
            network.ranks_per_node)  # fmt: skip
+    if network.faults:
+        _check_faults(network.faults, source)
     try:
         strategy_of(config)
     except StrategyError as error:

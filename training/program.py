@@ -27,7 +27,15 @@ from training.capture import capturing
 from training.config import INTRA_GB_PER_S, Algorithm, ElementSource
 from training.errors import ConfigError, RunError
 from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
-from training.records import IntraNode, Totals, TrafficRow, add_up, intra_node
+from training.records import (
+    FaultTotals,
+    IntraNode,
+    Totals,
+    TrafficRow,
+    add_up,
+    fault_totals,
+    intra_node,
+)
 
 BACKENDS = "gloo,nccl"
 NPROC = 2
@@ -51,6 +59,7 @@ class ProgramConfig:
         ranks_per_node: ranks that share a node, and so reach each other without a NIC.
         algorithm: how collectives go, in one ring or within nodes and then between them.
         element: how the NICs learn element types.
+        faults: what happens to packets between nodes, as `nic_emul/faults.py` reads it.
         intra_gb_per_s: speed of their way to each other, each direction, for modelled time.
     """
 
@@ -62,6 +71,7 @@ class ProgramConfig:
     ranks_per_node: int = 1
     algorithm: Algorithm = "ring"
     element: ElementSource = "tagged"
+    faults: str = ""
     intra_gb_per_s: float = INTRA_GB_PER_S
 
     def __post_init__(self) -> None:
@@ -70,6 +80,11 @@ class ProgramConfig:
         script = self.program[0]
         if script != "-m" and not Path(script).is_file():
             raise ConfigError(f"program: expected a Python script; found no file {script!r}")
+        if self.faults:
+            # Here, so that only runs with faults load anything of the NIC's.
+            from nic_emul.faults import Faults
+
+            Faults.parse(self.faults)
         if self.nproc is not None and self.nproc < 0:
             raise ConfigError(f"nproc: expected at least 0; found {self.nproc}")
         if self.ranks_per_node < 1:
@@ -99,6 +114,7 @@ class ProgramSummary:
         totals, by_role, by_collective: sums of the rows.
         rows: by role, collective and dtype.
         intra: what stayed inside nodes, if ranks share one.
+        faults: what happened to packets, if there are faults.
     """
 
     program: list[str]
@@ -112,6 +128,7 @@ class ProgramSummary:
     by_collective: dict[str, Totals]
     rows: list[TrafficRow]
     intra: IntraNode | None
+    faults: FaultTotals | None
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON types."""
@@ -150,6 +167,7 @@ def _nic_variables(config: ProgramConfig, counters: Path) -> dict[str, str]:
         "WIREZIP_RANKS_PER_NODE": str(config.ranks_per_node),
         "WIREZIP_ALGORITHM": config.algorithm,
         "WIREZIP_ELEMENT": config.element,
+        "WIREZIP_FAULTS": config.faults,
         "WIREZIP_TIMEOUT_S": os.environ.get("WIREZIP_TIMEOUT_S", str(TIMEOUT_SECONDS)),
         # torch must load the entry point, or the program talks to the backend that it asks for.
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
@@ -281,4 +299,5 @@ def _summarise(
             ranks_per_node=config.ranks_per_node,
             gb_per_s=config.intra_gb_per_s,
         ),
+        faults=fault_totals(config.faults, [nic["links"] for nic in nics if "links" in nic]),
     )

@@ -32,6 +32,7 @@ from training.records import (
     Summary,
     Totals,
     TrafficRow,
+    fault_totals,
     intra_node,
     timestamped,
 )
@@ -149,6 +150,7 @@ def _train(
     everyones = _all_gather(counters.delta(start), network.world_size)
     rows = [row for rows in everyones for row in rows]
     hardware = _hardware(engine_start, engine_end, config.network.clock_mhz, network.world_size)
+    links = _all_gather(nic_emul.local_nic().links.total().as_dict(), network.world_size)
     sent = nic_emul.aggregate(rows)
     memory = _memory(trainer, network.world_size)
     param_hash = trainer.parameter_hash()
@@ -179,6 +181,7 @@ def _train(
                     ranks_per_node=config.network.ranks_per_node,
                     gb_per_s=config.network.intra_gb_per_s,
                 ),
+                faults=fault_totals(config.network.faults, links),
             )
         )
 

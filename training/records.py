@@ -82,6 +82,17 @@ class MemoryReport(TypedDict):
     """Of every rank, by formula."""
 
 
+class FaultTotals(TypedDict):
+    """What happened to packets on links with faults, over all ranks, in no other figure."""
+
+    spec: str
+    """The faults."""
+    retransmitted_wire_bytes: int
+    """Of packets of messages that were sent again, as `nic_emul/packets.py` has them."""
+    links: dict[str, int]
+    """All that was counted: `nic_emul.LinkCounters`."""
+
+
 class HardwareTotals(TypedDict):
     """What the simulated engines did in one direction, in clocks and words of their streams; summed
     over ranks, but for the last two."""
@@ -169,6 +180,8 @@ class Summary:
     """What a rank needs; None in runs of earlier versions."""
     first_step: int = 0
     """Where the run began, if it went on from a checkpoint."""
+    faults: FaultTotals | None = None
+    """Of all ranks, if there are faults: from the start of the NICs to the end of the last step."""
 
 
 @dataclass(frozen=True)
@@ -311,6 +324,18 @@ def intra_node(sent: Sequence[int], *, ranks_per_node: int, gb_per_s: float) -> 
         bytes=sum(sent),
         bytes_busiest=busiest,
         seconds=busiest / (gb_per_s * 1e9),
+    )
+
+
+def fault_totals(spec: str, nics: Sequence[dict[str, int]]) -> FaultTotals | None:
+    """What the counters of each NIC's links add up to; None if there are no faults."""
+    if not spec:
+        return None
+    links = {name: sum(counters[name] for counters in nics) for name in nics[0]}
+    return FaultTotals(
+        spec=spec,
+        retransmitted_wire_bytes=links["retransmitted_wire_bytes"],
+        links=links,
     )
 
 

@@ -11,7 +11,16 @@ from rich.table import Table
 
 from training.compare import OFF, Comparison
 from training.errors import RecordError
-from training.records import IntraNode, MemoryReport, Run, Totals, TrafficRow, add_up, read_run
+from training.records import (
+    FaultTotals,
+    IntraNode,
+    MemoryReport,
+    Run,
+    Totals,
+    TrafficRow,
+    add_up,
+    read_run,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,6 +137,35 @@ def memory_table(memory: MemoryReport | None) -> Table | None:
             row = (megabytes(measured), megabytes(memory["predicted"][kind]))
             table.add_row(kind.replace("_", " "), *row)
     return table
+
+
+def fault_table(faults: FaultTotals | None) -> Table | None:
+    """What happened to packets, and what it cost; None without faults."""
+    if faults is None:
+        return None
+    links = faults["links"]
+    table = _table(
+        f"faults {faults['spec']}, in no figure above",
+        (),
+        ("packets", "lost", "damaged", "twice", "out of order", "NAKs", "timeouts", "again", "MB"),
+    )
+    table.add_row(
+        *(f"{links[name]:,}" for name in _FAULT_COLUMNS),
+        megabytes(faults["retransmitted_wire_bytes"]),
+    )
+    return table
+
+
+_FAULT_COLUMNS = (
+    "packets",
+    "lost",
+    "damaged",
+    "duplicates",
+    "out_of_order",
+    "naks",
+    "timeouts",
+    "retransmitted_packets",
+)
 
 
 def hardware_table(run: Run) -> Table | None:
@@ -277,7 +315,12 @@ def draw_bytes(axes: "Axes", runs: Sequence[Run]) -> None:
 def print_comparison(console: Console, comparison: Comparison) -> None:
     """The tables and the verdict."""
     console.print(comparison_table(comparison))
-    for table in (intra_table(comparison.on.summary.intra), hardware_table(comparison.on)):
+    on = comparison.on
+    for table in (
+        intra_table(on.summary.intra),
+        fault_table(on.summary.faults),
+        hardware_table(on),
+    ):
         if table:
             console.print(table)
     console.print(verdict(comparison), soft_wrap=True)

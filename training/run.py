@@ -74,6 +74,8 @@ def main() -> int:
         _configure_nic("WIREZIP_RANKS_PER_NODE", str(run.network.ranks_per_node))
         _configure_nic("WIREZIP_ALGORITHM", run.network.algorithm)
         _configure_nic("WIREZIP_ELEMENT", run.network.element)
+        if run.network.faults:
+            _configure_nic("WIREZIP_FAULTS", run.network.faults)
 
         from training.rank import train_rank
 

@@ -69,6 +69,7 @@ def test_an_integer_serves_as_a_float(tmp_path: Path) -> None:
         ("strategy = 'zero4'", r"mine\.toml: strategy: expected one of ddp, .*; found 'zero4'"),
         ("strategy = 'p=1x1,g=1x1,os=2x1'", r"strategy: os: expected RANKSxNODES that divide 1x4"),
         ("[network]\nengine = 'gzip'", r"network\.engine: expected one of null, .*; found 'gzip'"),
+        ("[network]\nfaults = 'loss=2'", r"mine\.toml: network\.faults: .*loss: .*found '2'"),
         ("[network]\nmtu = 1500", r"network\.mtu: expected one of \(1024, 4096\); found 1500"),
         ("steps = 0", r"steps: expected at least 1; found 0"),
         ("seed = -1", r"seed: expected at least 0; found -1"),

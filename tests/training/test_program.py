@@ -43,6 +43,7 @@ digest = hashlib.sha256(total.view(torch.uint8).numpy().tobytes() + passed.numpy
 local_rank = os.environ["LOCAL_RANK"]
 sys.stdout.write(f"{rank} {size} {local_rank} {sys.argv[1:]} {digest.hexdigest()}\n")
 """
+FAULTS = "loss=0.2,corrupt=0.1,duplicate=0.1,seed=4"
 STARTS_ITS_RANKS = """
 import sys, torch, torch.distributed as dist, torch.multiprocessing as mp
 def work(rank, port):
@@ -68,17 +69,21 @@ def test_same_bits_and_packets_on_any_engine(tmp_path: Path) -> None:
     script = write(tmp_path, PROGRAM)
     summaries, outputs = [], []
     require_module("scapy")
-    for engine, options in (("null", []), ("numba", ["--pcap", str(tmp_path / "numba.pcap")])):
+    for engine, options in (
+        ("null", []),
+        ("numba", ["--pcap", str(tmp_path / "numba.pcap")]),
+        ("numba", ["--faults", FAULTS]),
+    ):
         arguments = ["--engine", engine, *options, "--json", "-", script, "--lr", "1", "--json"]
         result = wirezip("run", *arguments, env=HERE)
         assert result.returncode == 0, result.stderr
         summaries.append(json.loads(result.stdout))
         outputs.append(sorted(line for line in result.stderr.splitlines() if "--lr" in line))
-    assert outputs[0] == outputs[1]
+    assert outputs[0] == outputs[1] == outputs[2]
     assert [line.rsplit(" ", 1)[0] for line in outputs[0]] == [
         f"{rank} 2 {rank} ['--lr', '1', '--json']" for rank in range(2)
     ]
-    null, numba = summaries
+    null, numba, faulty = summaries
     assert null["program"] == [script, "--lr", "1", "--json"]
     assert (null["ranks"], null["world_size"], null["mtu"]) == ([0, 1], 2, 4096)
     # Each rank sends half of an all-reduce twice.
@@ -91,6 +96,14 @@ def test_same_bits_and_packets_on_any_engine(tmp_path: Path) -> None:
         assert off["payload_bytes"] == off["logical_bytes"] == on["logical_bytes"]
         assert off["packets"] == on["packets"]
         assert on["payload_bytes"] < off["payload_bytes"]
+    assert null["faults"] is numba["faults"] is None
+    assert faulty["totals"] == numba["totals"]
+    assert faulty["faults"]["spec"] == FAULTS
+    links = faulty["faults"]["links"]
+    assert links["packets"] == faulty["totals"]["packets"]
+    assert links["wire_bytes"] == faulty["totals"]["wire_bytes"]
+    assert links["lost"] > 0
+    assert links["retransmitted_wire_bytes"] == faulty["faults"]["retransmitted_wire_bytes"] > 0
     frames = [frame for _, frame in read(tmp_path / "numba.pcap")]
     # The others acknowledge.
     data = [frame for frame in frames if frame[42] != 0x11]
@@ -172,6 +185,10 @@ def test_a_rank_of_another_launcher_counts_itself(tmp_path: Path) -> None:
         (["-m"], r"program: expected SCRIPT or -m MODULE; found nothing"),
         (["--engine=null", "no.py"], r"program: expected a Python script; found no file 'no.py'"),
         (["--nproc", "-1", "-m", "x"], r"nproc: expected at least 0; found -1"),
+        (
+            ["--faults", "loss=2", "-m", "x"],
+            r"WIREZIP_FAULTS: loss: expected 0 up to but not 1; found '2'",
+        ),
     ],
 )
 def test_wrong_options(
