@@ -4,7 +4,7 @@
 What ranks computed, coded and decoded takes as long as it was recorded; what they waited for is
 worked out again, as a max-plus recurrence:
 
-    ready    = max(posted, coder of the link free) + coding
+    ready    = max(posted, thread of the link free) + coding
     leaves   = port of the sender's node, first in first out: a token bucket of rate and depth
     arrives  = max(leaves, ready + bytes * copying, port of the receiver's node) + latency
     received = max(asked for, arrives) + decoding
@@ -30,7 +30,8 @@ IP_TCP_BYTES = 20 + 32
 
 @dataclass(frozen=True)
 class Post:
-    """Queue a message of `size` bytes, as it goes into the socket; coding it takes `coding_s`."""
+    """Queue a message of `size` bytes, as it goes into the socket; the link's thread takes
+    `coding_s` to begin with it, once it is free, and to code it."""
 
     gap_s: float
     link: Link
@@ -49,10 +50,11 @@ class Receive:
 
 @dataclass(frozen=True)
 class Flush:
-    """Wait until all that was queued on a link is sent."""
+    """Wait until all that was queued on a link is sent; to notice takes `after_s`."""
 
     gap_s: float
     link: Link
+    after_s: float
 
 
 Operation = Post | Receive | Flush
@@ -160,6 +162,7 @@ def rank_step(events: Sequence[Event], begin: float, end: float) -> RankStep:
         if event.kind == "sent" and event.link is not None:
             sent.setdefault(event.link, deque()).append(event)
     operations: list[Operation] = []
+    free: dict[Link, float] = {}
     now = begin
     calls = [e for e in within if e.kind in ("posted", "received", "waited")]
     for event in sorted(calls, key=lambda e: e.end):
@@ -168,12 +171,14 @@ def rank_step(events: Sequence[Event], begin: float, end: float) -> RankStep:
             if not sent.get(event.link):
                 raise ReplayError(f"expected the message queued on {event.link}; it was not sent")
             message = sent[event.link].popleft()
-            coding = message.middle - message.start
+            coding = message.middle - max(event.end, free.get(event.link, begin))
+            free[event.link] = message.end
             operations.append(Post(event.end - now, event.link, message.size, coding))
         elif event.kind == "received":
             operations.append(Receive(event.start - now, event.link, event.end - event.middle))
         else:
-            operations.append(Flush(event.start - now, event.link))
+            after = event.end - max(event.start, free.get(event.link, begin))
+            operations.append(Flush(event.start - now, event.link, max(after, 0.0)))
         now = event.end
     return RankStep(tuple(operations), end - now)
 
@@ -235,7 +240,7 @@ class _Run:
         elif isinstance(operation, Receive):
             now = max(now, self._arrivals[operation.link].popleft()) + operation.after_s
         else:
-            now = max(now, self._left.get(operation.link, 0.0))
+            now = max(now, self._left.get(operation.link, 0.0)) + operation.after_s
         self._now[rank] = now
         return True
 
@@ -257,9 +262,9 @@ class _Run:
     def _post(self, message: Post, now: float) -> None:
         link = message.link
         ready = max(now, self._coder.get(link, 0.0)) + message.coding_s
-        self._coder[link] = ready
-        source, target = self._node_of(link.source), self._node_of(link.target)
         leaves = arrives = ready + message.size * self._path.copy_s_per_byte
+        self._coder[link] = leaves
+        source, target = self._node_of(link.source), self._node_of(link.target)
         if source != target:
             size = self._wire.frame_bytes(message.size)
             leaves = max(leaves, self._port(self._egress, source).send(ready, size))

@@ -42,14 +42,14 @@ def test_frames_of_a_stream() -> None:
     wire = Wire(1.0, 0, mtu=1500)
     assert [wire.frame_bytes(n) for n in (1, 1448, 1449, 2896)] == [67, 1514, 1581, 3028]
     assert Wire(1.0, 0, mtu=9000).frame_bytes(8948) == 9014
-    step = RankStep((Post(0, link(0, 1), SIZE, 0), Flush(0, link(0, 1))), 0)
+    step = RankStep((Post(0, link(0, 1), SIZE, 0), Flush(0, link(0, 1), 0)), 0)
     assert frame_bytes_sent(step, wire) == FRAME
 
 
 def test_one_message() -> None:
     # Posted at 1, coded at 1.25, gone at 2.25, there at 2.5; decoded at 2.625.
     found = ends(
-        [Post(1, link(0, 1), SIZE, 0.25), Flush(0, link(0, 1))],
+        [Post(1, link(0, 1), SIZE, 0.25), Flush(0, link(0, 1), 0)],
         [Receive(0.5, link(0, 1), 0.125)],
         path=WirePath(0.25, 0.0),
     )
@@ -160,7 +160,10 @@ def test_a_step_is_read_from_a_trace(tmp_path: Path) -> None:
         Event("posted", 0.5, link=there),
         Event("begin", 1.0),
         Event("posted", 1.25, link=there),
-        Event("sent", 1.75, 1.25, 1.5, there, 800),
+        Event("posted", 1.375, link=there),
+        # Begun late, for the thread had to wake up; the second only when the first was out.
+        Event("sent", 1.75, 1.375, 1.5, there, 800),
+        Event("sent", 2.5, 1.875, 2.25, there, 900),
         Event("received", 3.0, 1.5, 2.75, back),
         Event("waited", 3.5, 3.25, link=there),
         Event("end", 4.0),
@@ -170,7 +173,13 @@ def test_a_step_is_read_from_a_trace(tmp_path: Path) -> None:
     events = read_trace(tmp_path / "trace")
     assert events == trace.events
     assert rank_step(events, 1.0, 4.0) == RankStep(
-        (Post(0.25, there, 800, 0.25), Receive(0.25, back, 0.25), Flush(0.25, there)), 0.5
+        (
+            Post(0.25, there, 800, 0.25),
+            Post(0.125, there, 900, 0.5),
+            Receive(0.125, back, 0.25),
+            Flush(0.25, there, 0.25),
+        ),
+        0.5,
     )
     with pytest.raises(ReplayError, match="was not sent"):
         rank_step(events, 0.0, 1.0)
