@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Messages on a socket: what comes out is what went in, or a typed error; never anything else."""
 
+import hmac
 import socket
 import struct
 import threading
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import nic_emul
+from codec.checksum import crc32c
+from codec.format import Mode
 from nic_emul import Collective, Role
 from nic_emul.dtypes import describe
 from nic_emul.errors import (
@@ -27,7 +30,7 @@ from nic_emul.errors import (
 )
 from nic_emul.hello import HELLO_BYTES, Channel, Hello
 from nic_emul.links import RecvLink, SendLink
-from nic_emul.message import HEADER_BYTES, Header, Traffic
+from nic_emul.message import HEADER_BYTES, Header, Traffic, check_header, unpack_table
 from nic_emul.sockets import Connection, set_blocking
 from tests.nic_emul.ranks import ENGINES
 
@@ -43,6 +46,7 @@ TRAFFIC = Traffic(
     total_bytes=2**40,
 )
 U8 = NDArray[np.uint8]
+FIELD_BYTES = HELLO_BYTES - 32
 
 
 def some_data(count: int) -> U8:
@@ -241,6 +245,52 @@ def test_random_headers_are_refused(data: bytes) -> None:
 def test_random_hellos_are_refused(data: bytes) -> None:
     with pytest.raises(AuthenticationError):
         Hello.unpack(data, b"secret")
+
+
+@given(st.binary(min_size=FIELD_BYTES, max_size=FIELD_BYTES), st.booleans())
+def test_hellos_that_a_member_would_never_say_are_refused(data: bytes, is_ours: bool) -> None:
+    """A member of the job knows the secret, and may still be of another version, or mad."""
+    start = Hello(3, 4, Channel.COLLECTIVE, 1024).pack(b"secret")[:5] if is_ours else b""
+    fields = start + data[len(start) :]
+    packed = fields + hmac.digest(b"secret", b"hello" + fields, "sha256")
+    try:
+        hello = Hello.unpack(packed, b"secret")
+    except ProtocolError:
+        return
+    assert hello.pack(b"secret") == packed
+
+
+@given(st.binary(min_size=HEADER_BYTES - 4, max_size=HEADER_BYTES - 4), st.booleans())
+def test_headers_with_a_good_checksum_are_not_believed(data: bytes, is_ours: bool) -> None:
+    """Whatever they say, only the message that must come next is received."""
+    expected = Header.describe(TRAFFIC, index=9, logical_bytes=8192, block_bytes=4096)
+    start = expected.pack()[:5] if is_ours else b""
+    fixed = start + data[len(start) :]
+    packed = fixed + struct.pack("<I", crc32c(np.frombuffer(fixed, np.uint8)))
+    with pytest.raises((ProtocolError, CollectiveMismatch)):
+        check_header(Header.unpack(packed), expected, "rank 1")
+
+
+@given(
+    st.lists(st.integers(0, 2**16 - 1) | st.sampled_from([4096, 0x8001, 0x8FFF]), min_size=3,
+             max_size=3),
+    st.integers(0, 2**32 - 1) | st.integers(1, 3 * 4096),
+)  # fmt: skip
+def test_tables_are_believed_only_if_they_fit(words: list[int], payload_bytes: int) -> None:
+    header = Header.describe(TRAFFIC, index=9, logical_bytes=2 * 4096 + 100, block_bytes=4096)
+    table = struct.pack("<3H", *words)
+    lengths = [word & 0x1FFF for word in words]
+    fits = [
+        length == block if word < 0x8000 else 1 <= length < block and word < 0xA000
+        for word, length, block in zip(words, lengths, (4096, 4096, 100), strict=True)
+    ]
+    if all(fits) and sum(lengths) == payload_bytes:
+        found, modes = unpack_table(table, header.with_body(payload_bytes, 0))
+        assert found.tolist() == lengths
+        assert [mode != Mode.RAW for mode in modes] == [word >= 0x8000 for word in words]
+    else:
+        with pytest.raises(ProtocolError):
+            unpack_table(table, header.with_body(payload_bytes, 0))
 
 
 def test_hello() -> None:

@@ -72,7 +72,8 @@ def test_counters_of_an_unmodified_program(tmp_path: Path) -> None:
         rows += [CounterRow(**row) for row in content["rows"]]
     expected = model.uncoded_totals(model.all_reduce_messages(65536, 2, 4, 0) * 2, 4096)
     total = aggregate(rows).total
-    assert total == {name: expected[name] for name in total}
+    # Of two ranks neither passes anything on.
+    assert total == {name: expected.get(name, 0) for name in total}
 
 
 @pytest.mark.parametrize(
