@@ -663,7 +663,8 @@ class RecvLink:
         yield memoryview(table)
         lengths, modes = unpack_table(table, header)
         # Without a marked packet the payload is the data, and needs no staging.
-        payload = self._stage(header.payload_bytes, keep) if modes.any() else out
+        marked = np.count_nonzero(modes) > 0
+        payload = self._stage(header.payload_bytes, keep) if marked else out
         yield payload.data
         self._arrived = time.perf_counter()
         if body_crc(table, payload) != header.body_crc:
