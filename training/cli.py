@@ -61,6 +61,8 @@ RateList = Annotated[str, tyro.conf.arg(metavar="RATES")]
 CsvPath = Annotated[Path | None, tyro.conf.arg(name="csv", metavar="PATH")]
 PcapPath = Annotated[Path | None, tyro.conf.arg(metavar="PATH")]
 ProgramArguments = Annotated[tuple[str, ...], tyro.conf.arg(metavar="SCRIPT [ARG ...]")]
+# Options of `wirezip run` without a value.
+_ALONE = ("-h", "--help", "--switch", "--no-switch")
 # `codec.packet.MTUS`, which the parser has to know before anything is loaded.
 Mtu = Literal[1024, 4096]
 
@@ -103,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _options_first(arguments: Sequence[str]) -> list[str]:
-    """Separate the options of `wirezip run`, each of which has a value, from the program and its.
+    """Separate the options of `wirezip run`, most of which have a value, from the program and its.
 
     The program begins at the first argument that is no option, or at `-m`.
     """
@@ -111,7 +113,7 @@ def _options_first(arguments: Sequence[str]) -> list[str]:
     while end < len(arguments) and arguments[end].startswith("-") and arguments[end] != "-m":
         if arguments[end] == "--":
             return list(arguments)
-        alone = arguments[end] in ("-h", "--help") or "=" in arguments[end]
+        alone = arguments[end] in _ALONE or "=" in arguments[end]
         end += 1 if alone else 2
     program = arguments[end:]
     return [*arguments[:end], *(["--", *program] if program else [])]
@@ -167,7 +169,11 @@ class Train:
     """Ranks that share a node, and so reach each other without a network card, instead of the
     preset's."""
     algorithm: Algorithm | None = None
-    """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
+    """Collectives in one ring, within nodes and then between them, or summed by a switch; instead
+    of the preset's."""
+    switch: bool = False
+    """Connect the nodes by a switch, also where the preset has none; one that sums is always
+    there."""
     element: ElementSource | None = None
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off; instead of the preset's."""
@@ -202,6 +208,7 @@ class Train:
             hardware_table,
             intra_table,
             memory_table,
+            print_ports,
             run_table,
             write_plots,
         )
@@ -216,6 +223,7 @@ class Train:
             run = launch(run_config, folder, on_step=show, pcap=self.pcap, resume=self.resume)
         plots = write_plots([run], folder / "plots")
         console.print(run_table([run]))
+        print_ports(console, run.summary.switch)
         tables = (
             intra_table(run.summary.intra),
             fault_table(run.summary.faults),
@@ -249,7 +257,11 @@ class Compare:
     """Ranks that share a node, and so reach each other without a network card, instead of the
     preset's."""
     algorithm: Algorithm | None = None
-    """Collectives in one ring, or within nodes and then between them; instead of the preset's."""
+    """Collectives in one ring, within nodes and then between them, or summed by a switch; instead
+    of the preset's."""
+    switch: bool = False
+    """Connect the nodes by a switch, also where the preset has none; one that sums is always
+    there."""
     element: ElementSource | None = None
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off; instead of the preset's."""
@@ -405,7 +417,9 @@ class Run:
     ranks_per_node: int = 1
     """Ranks that share a node, and so reach each other without a network card."""
     algorithm: Algorithm = "ring"
-    """Collectives in one ring, or within nodes and then between them."""
+    """Collectives in one ring, within nodes and then between them, or summed by a switch."""
+    switch: bool = False
+    """Connect the nodes by a switch; one that sums is always there."""
     element: ElementSource = "tagged"
     """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
     off."""
@@ -424,7 +438,7 @@ class Run:
     def run(self) -> int:
         from training.launch import compile_codec
         from training.program import ProgramConfig, run_program
-        from training.report import fault_table, intra_table, program_table
+        from training.report import fault_table, intra_table, print_ports, program_table
 
         program = ProgramConfig(
             program=self.program,
@@ -434,6 +448,7 @@ class Run:
             pcap=self.pcap,
             ranks_per_node=self.ranks_per_node,
             algorithm=self.algorithm,
+            switch=self.switch,
             element=self.element,
             faults=self.faults,
             intra_gb_per_s=self.intra_gb_per_s,
@@ -443,6 +458,7 @@ class Run:
         summary = run_program(program, quiet_stdout=self.json == STANDARD_OUTPUT)
         if summary is not None:
             console.print(program_table(summary))
+            print_ports(console, summary.switch)
             for table in (intra_table(summary.intra), fault_table(summary.faults)):
                 if table:
                     console.print(table)
@@ -571,6 +587,7 @@ def _resolve(command: Train | Compare) -> RunConfig:
         world_size=command.world_size,
         ranks_per_node=command.ranks_per_node,
         algorithm=command.algorithm,
+        switch=command.switch or None,
         element=command.element,
         faults=command.faults,
         steps=command.steps,

@@ -12,7 +12,7 @@ from codec.engine import EngineName
 from training.config import RunConfig, override
 from training.errors import ConfigError
 from training.launch import launch
-from training.records import Run, StepRecord, Totals, write_json
+from training.records import Run, StepRecord, SwitchTraffic, Totals, write_json
 
 OFF: EngineName = "null"
 
@@ -34,6 +34,7 @@ class RunReport(TypedDict):
     intra_bytes: int
     by_role: dict[str, Totals]
     by_collective: dict[str, Totals]
+    switch: SwitchTraffic | None
 
 
 class ComparisonReport(TypedDict):
@@ -126,6 +127,7 @@ def _run_report(run: Run) -> RunReport:
         **summary.totals,
         by_role=summary.by_role,
         by_collective=summary.by_collective,
+        switch=summary.switch,
     )
 
 

@@ -21,7 +21,7 @@ from training.strategy import Strategy, parse_strategy
 ReduceDtype = Literal["bf16", "fp32"]
 Activation = Literal["gelu", "relu"]
 # Those of `nic_emul.config`; the launcher loads nothing of the NIC's.
-Algorithm = Literal["ring", "hierarchical"]
+Algorithm = Literal["ring", "hierarchical", "switch"]
 ElementSource = Literal["tagged", "inferred", "off"]
 
 BYTE_VALUES = 256
@@ -108,7 +108,10 @@ class NetworkConfig:
     ranks_per_node: int = 1
     """Ranks that share a node, and so reach each other without a NIC; divides the world size."""
     algorithm: Algorithm = "ring"
-    """How collectives go: in one ring, or within nodes and then between them."""
+    """How collectives go: in one ring, within nodes and then between them, or through a sum in the
+    switch."""
+    switch: bool = False
+    """Whether the nodes are connected by a switch; where it sums, they always are."""
     element: ElementSource = "tagged"
     """How NICs learn element types: tagged by the program, inferred from each packet, or off."""
     faults: str = ""
@@ -116,6 +119,11 @@ class NetworkConfig:
     intra_gb_per_s: float = INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, in 10^9 bytes a second, for
     the time that is modelled."""
+
+    @property
+    def switched(self) -> bool:
+        """Whether there is a switch."""
+        return self.switch or self.algorithm == "switch"
 
 
 @dataclass(frozen=True)
@@ -186,6 +194,7 @@ def override(
     clock_mhz: float | None = None,
     ranks_per_node: int | None = None,
     algorithm: Algorithm | None = None,
+    switch: bool | None = None,
     element: ElementSource | None = None,
     checkpoint_every: int | None = None,
     faults: str | None = None,
@@ -209,6 +218,7 @@ def override(
         "clock_mhz": clock_mhz,
         "ranks_per_node": ranks_per_node,
         "algorithm": algorithm,
+        "switch": switch,
         "element": element,
         "faults": faults,
     }
@@ -338,6 +348,7 @@ def check(config: RunConfig, *, source: str) -> RunConfig:
            network.ranks_per_node)  # fmt: skip
     if network.faults:
         _check_faults(network.faults, source)
+        expect(not network.switched, "network.faults", "none with a switch", network.faults)
     try:
         strategy_of(config)
     except StrategyError as error:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,30 +23,44 @@ from types import FrameType
 from codec.engine import EngineName, SimulatedEngine, get_engine
 from training.capture import capturing
 from training.config import RunConfig, to_toml
-from training.errors import RunError
+from training.errors import ConfigError, RunError
 from training.machines import ThisMachine
+from training.processes import GRACE_SECONDS, end_all, how_it_ended
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
+from training.switch import switching
 
 POLL_SECONDS = 0.1
-# How long other ranks may take to notice a failure and stop, and to stop when told to.
-GRACE_SECONDS = 3.0
-# Errors that only say that some other rank is gone.
-CONSEQUENCES = ("PeerLost", "JobFailed")
+# Errors that only say that some other process is gone.
+CONSEQUENCES = ("PeerLost", "JobFailed", "SwitchLost")
 
 
 @dataclass(frozen=True)
 class _Exit:
-    """A rank that ended: its status as `subprocess` gives it, and the last line that it logged."""
+    """A process that ended.
 
-    rank: int
+    Attributes:
+        name: what to call it.
+        status: as `subprocess` gives it.
+        log: what it printed.
+        last_line: of the log.
+        is_rank: whether it is a rank; else it is the switch.
+    """
+
+    name: str
     status: int
+    log: Path
     last_line: str
+    is_rank: bool
+
+    @property
+    def failed(self) -> bool:
+        """Whether it should not have ended, or not so."""
+        return bool(self.status) or not self.is_rank
 
     @property
     def reason(self) -> str:
-        if self.status < 0:
-            return f"was killed by {signal.Signals(-self.status).name}"
-        return f"exited with status {self.status}: {self.last_line or 'it logged nothing'}"
+        how = how_it_ended(self.status)
+        return how if self.status < 0 else f"{how}: {self.last_line or 'it logged nothing'}"
 
 
 def launch(
@@ -69,17 +83,23 @@ def launch(
     Raises:
         RunError: a rank stopped early; the message names it and says why.
         RecordError: `folder` already holds a run.
-        ConfigError: frames are to be captured, and scapy is missing.
+        ConfigError: frames are to be captured, and scapy is missing; or a switch is asked for where
+            the ranks are not on this machine.
     """
+    if machines is not None and config.network.switched:
+        raise ConfigError("network.switch: expected none between machines of a testbed; found one")
     claim_folder(folder)
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()
     follower = StepFollower(folder)
     where = machines or ThisMachine()
+    logs = folder / "logs"
+    logs.mkdir(exist_ok=True)
     with (
         stop_on_sigterm(),
         capturing(pcap) as variables,
-        _ranks(config, folder, exits, variables, resume, where),
+        _switch(config, logs / "switch.log", exits, variables) as found,
+        _ranks(config, folder, exits, variables | found, resume, where),
     ):
         running = config.world_size
         while running:
@@ -89,8 +109,8 @@ def launch(
                 pass
             else:
                 running -= 1
-                if ended.status:
-                    raise _failure(ended, exits, running, folder)
+                if ended.failed:
+                    raise _failure(ended, exits, running)
             for record in follower.new():
                 on_step(record)
     return read_run(folder)
@@ -120,6 +140,25 @@ def compile_codec(engine: EngineName, *, announce: Callable[[], None]) -> None:
 
 
 @contextmanager
+def _switch(
+    config: RunConfig, log: Path, exits: "queue.Queue[_Exit]", variables: Mapping[str, str]
+) -> Iterator[dict[str, str]]:
+    """What ranks need to know of the switch, watched by a thread; empty if there is none."""
+    network = config.network
+    settings = {
+        "WIREZIP_ENGINE": network.engine,
+        "WIREZIP_MTU": str(network.mtu),
+        "WIREZIP_ELEMENT": network.element,
+    }
+    with switching(network.switched, settings | dict(variables), log=log) as switch:
+        if switch is None:
+            yield {}
+            return
+        _watch("the switch", switch.process, log, exits, is_rank=False)
+        yield switch.variables
+
+
+@contextmanager
 def _ranks(
     config: RunConfig,
     folder: Path,
@@ -130,15 +169,13 @@ def _ranks(
 ) -> Iterator[None]:
     """All ranks, each watched by a thread; none of them outlives the block."""
     logs = folder / "logs"
-    logs.mkdir(exist_ok=True)
     ranks: list[subprocess.Popen[bytes]] = []
     try:
         with machines.listen() as store:
             for rank in range(config.world_size):
                 ranks.append(_start(rank, config, folder, store, variables, resume, machines))
         for rank, process in enumerate(ranks):
-            log = logs / f"rank{rank}.log"
-            threading.Thread(target=_watch, args=(rank, process, log, exits), daemon=True).start()
+            _watch(f"rank {rank}", process, logs / f"rank{rank}.log", exits)
         yield
     finally:
         end_all(ranks)
@@ -176,15 +213,26 @@ def _start(
 
 
 def _watch(
-    rank: int, process: "subprocess.Popen[bytes]", log: Path, exits: "queue.Queue[_Exit]"
+    name: str,
+    process: "subprocess.Popen[bytes]",
+    log: Path,
+    exits: "queue.Queue[_Exit]",
+    *,
+    is_rank: bool = True,
 ) -> None:
-    status = process.wait()
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-    exits.put(_Exit(rank, status, next((line for line in reversed(lines) if line.strip()), "")))
+    """Put the end of `process` into `exits`, whenever it comes."""
+
+    def wait() -> None:
+        status = process.wait()
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+        last_line = next((line for line in reversed(lines) if line.strip()), "")
+        exits.put(_Exit(name, status, log, last_line, is_rank))
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
-def _failure(first: _Exit, exits: "queue.Queue[_Exit]", running: int, folder: Path) -> RunError:
-    """The error to raise: about the rank that failed, not about those that lost it."""
+def _failure(first: _Exit, exits: "queue.Queue[_Exit]", running: int) -> RunError:
+    """The error to raise: about the process that failed, not about those that lost it."""
     failures = [first]
     deadline = time.monotonic() + GRACE_SECONDS
     while running and (left := deadline - time.monotonic()) > 0:
@@ -193,29 +241,18 @@ def _failure(first: _Exit, exits: "queue.Queue[_Exit]", running: int, folder: Pa
         except queue.Empty:
             break
         running -= 1
-        if ended.status:
+        if ended.failed:
             failures.append(ended)
     culprit = next((f for f in failures if not _is_consequence(f)), first)
-    log = folder / "logs" / f"rank{culprit.rank}.log"
-    return RunError(f"rank {culprit.rank} {culprit.reason} (log: {log})")
+    return RunError(f"{culprit.name} {culprit.reason} (log: {culprit.log})")
 
 
 def _is_consequence(failure: _Exit) -> bool:
-    return failure.status > 0 and any(name in failure.last_line for name in CONSEQUENCES)
-
-
-def end_all(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
-    """End every rank that still runs, first politely."""
-    for process in ranks:
-        if process.poll() is None:
-            process.terminate()
-    deadline = time.monotonic() + GRACE_SECONDS
-    for process in ranks:
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+    return (
+        failure.is_rank
+        and failure.status > 0
+        and any(name in failure.last_line for name in CONSEQUENCES)
+    )
 
 
 @contextmanager

@@ -26,16 +26,20 @@ from codec.engine import EngineName
 from training.capture import capturing
 from training.config import INTRA_GB_PER_S, Algorithm, ElementSource
 from training.errors import ConfigError, RunError
-from training.launch import GRACE_SECONDS, POLL_SECONDS, end_all, stop_on_sigterm
+from training.launch import POLL_SECONDS, stop_on_sigterm
+from training.processes import GRACE_SECONDS, end_all, how_it_ended
 from training.records import (
     FaultTotals,
     IntraNode,
+    SwitchTraffic,
     Totals,
     TrafficRow,
     add_up,
     fault_totals,
     intra_node,
+    switch_traffic,
 )
+from training.switch import RunningSwitch, switching
 
 BACKENDS = "gloo,nccl"
 NPROC = 2
@@ -57,7 +61,9 @@ class ProgramConfig:
         mtu: bytes of a block and of the payload of a full packet.
         pcap: where to write the frames of the emulated wire, None for nowhere.
         ranks_per_node: ranks that share a node, and so reach each other without a NIC.
-        algorithm: how collectives go, in one ring or within nodes and then between them.
+        algorithm: how collectives go, in one ring, within nodes and then between them, or summed by
+            a switch.
+        switch: whether the nodes are connected by a switch, besides where it sums.
         element: how the NICs learn element types.
         faults: what happens to packets between nodes, as `nic_emul/faults.py` reads it.
         intra_gb_per_s: speed of their way to each other, each direction, for modelled time.
@@ -70,6 +76,7 @@ class ProgramConfig:
     pcap: Path | None = None
     ranks_per_node: int = 1
     algorithm: Algorithm = "ring"
+    switch: bool = False
     element: ElementSource = "tagged"
     faults: str = ""
     intra_gb_per_s: float = INTRA_GB_PER_S
@@ -100,6 +107,13 @@ class ProgramConfig:
             raise ConfigError(
                 f"pcap: expected a folder for all ranks in WIREZIP_PCAP {where}; found {self.pcap}"
             )
+        if self.switched and not os.environ.get("WIREZIP_SWITCH", "").strip():
+            raise ConfigError(f"switch: expected one in WIREZIP_SWITCH {where}; found none")
+
+    @property
+    def switched(self) -> bool:
+        """Whether there is a switch."""
+        return self.switch or self.algorithm == "switch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +129,7 @@ class ProgramSummary:
         rows: by role, collective and dtype.
         intra: what stayed inside nodes, if ranks share one.
         faults: what happened to packets, if there are faults.
+        switch: what crossed its ports, if one was started here.
     """
 
     program: list[str]
@@ -129,6 +144,7 @@ class ProgramSummary:
     rows: list[TrafficRow]
     intra: IntraNode | None
     faults: FaultTotals | None
+    switch: SwitchTraffic | None
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as JSON types."""
@@ -150,12 +166,14 @@ def run_program(config: ProgramConfig, *, quiet_stdout: bool = False) -> Program
         counters = Path(folder, "counters")
         with stop_on_sigterm(), capturing(config.pcap) as variables:
             variables |= _nic_variables(config, counters)
-            with _ranks(config, variables, quiet_stdout) as ranks:
-                _wait(ranks)
+            with switching(config.switched and "RANK" not in os.environ, variables) as switch:
+                found = {} if switch is None else switch.variables
+                with _ranks(config, variables | found, quiet_stdout) as ranks:
+                    _wait(ranks, switch)
             seconds = time.monotonic() - started
         if os.environ.get("RANK", "0") != "0":
             return None
-        return _summarise(config, _read_counters(counters), seconds)
+        return _summarise(config, _read_counters(counters), _read_ports(config, counters), seconds)
 
 
 def _nic_variables(config: ProgramConfig, counters: Path) -> dict[str, str]:
@@ -223,11 +241,11 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def _wait(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
-    """Wait for all ranks, and for the others a moment only once one has failed.
+def _wait(ranks: "Sequence[subprocess.Popen[bytes]]", switch: RunningSwitch | None) -> None:
+    """Wait for all ranks, and for the others a moment only once one or the switch has failed.
 
     Raises:
-        RunError: names the ranks that failed, in the order in which they ended.
+        RunError: names the ranks that failed, in the order in which they ended, or the switch.
     """
     failures: dict[int, int] = {}
     deadline = None
@@ -236,10 +254,13 @@ def _wait(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
         statuses = [process.poll() for process in ranks]
         failures |= {rank: status for rank, status in enumerate(statuses) if status}
         running = None in statuses
-        if failures and deadline is None:
+        switch_ended = None if switch is None else switch.process.poll()
+        if (failures or switch_ended is not None) and deadline is None:
             deadline = time.monotonic() + GRACE_SECONDS
         if running:
             time.sleep(POLL_SECONDS)
+    if switch_ended is not None:
+        raise RunError(f"the switch {how_it_ended(switch_ended)}")
     if failures:
         culprits = {r: status for r, status in failures.items() if status != LOST_OTHERS}
         raise RunError(
@@ -251,10 +272,7 @@ def _wait(ranks: "Sequence[subprocess.Popen[bytes]]") -> None:
 
 
 def _reason(rank: int, status: int, *, alone: bool) -> str:
-    who = "the program" if alone else f"rank {rank}"
-    if status < 0:
-        return f"{who} was killed by {signal.Signals(-status).name}"
-    return f"{who} exited with status {status}"
+    return f"{'the program' if alone else f'rank {rank}'} {how_it_ended(status)}"
 
 
 def _read_counters(folder: Path) -> list[dict[str, Any]]:
@@ -269,8 +287,20 @@ def _read_counters(folder: Path) -> list[dict[str, Any]]:
     return sorted(found, key=lambda content: int(content["rank"]))
 
 
+def _read_ports(config: ProgramConfig, folder: Path) -> SwitchTraffic | None:
+    """What the switch left there, if there was one; `nic_emul/switch/__main__.py` writes it."""
+    path = folder / "counters-switch.json"
+    if not path.exists():
+        return None
+    rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return switch_traffic(rows, sums=config.algorithm == "switch")
+
+
 def _summarise(
-    config: ProgramConfig, nics: Sequence[Mapping[str, Any]], seconds: float
+    config: ProgramConfig,
+    nics: Sequence[Mapping[str, Any]],
+    ports: SwitchTraffic | None,
+    seconds: float,
 ) -> ProgramSummary:
     sent = [row for nic in nics for row in nic["rows"] if row["messages"] + row["intra_messages"]]
 
@@ -300,4 +330,5 @@ def _summarise(
             gb_per_s=config.intra_gb_per_s,
         ),
         faults=fault_totals(config.faults, [nic["links"] for nic in nics if "links" in nic]),
+        switch=ports,
     )

@@ -23,6 +23,7 @@ from training.errors import DataError
 from training.loop import ShardedTrainer
 from training.network import Network
 from training.pacing import local_pace
+from training.ports import crossed_between, rows_between_barriers
 from training.records import (
     Hardware,
     HardwareTotals,
@@ -34,6 +35,7 @@ from training.records import (
     TrafficRow,
     fault_totals,
     intra_node,
+    switch_traffic,
     timestamped,
 )
 
@@ -96,6 +98,7 @@ def _train(
         corpus.files,
     )
     dist.barrier()
+    ports_start = rows_between_barriers()
 
     pace = local_pace()
     counters = nic_emul.local_nic().counters
@@ -147,7 +150,9 @@ def _train(
 
     # Whatever follows is not traffic of the training and is not counted.
     engine_end = nic_emul.local_nic().engine_counters()
-    everyones = _all_gather(counters.delta(start), network.world_size)
+    trained = counters.delta(start)
+    ports_end = rows_between_barriers()
+    everyones = _all_gather(trained, network.world_size)
     rows = [row for rows in everyones for row in rows]
     hardware = _hardware(engine_start, engine_end, config.network.clock_mhz, network.world_size)
     links = _all_gather(nic_emul.local_nic().links.total().as_dict(), network.world_size)
@@ -182,6 +187,12 @@ def _train(
                     gb_per_s=config.network.intra_gb_per_s,
                 ),
                 faults=fault_totals(config.network.faults, links),
+                switch=None
+                if ports_start is None or ports_end is None
+                else switch_traffic(
+                    crossed_between(ports_start, ports_end),
+                    sums=config.network.algorithm == "switch",
+                ),
             )
         )
 

@@ -22,7 +22,7 @@ import os
 import platform
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -91,6 +91,44 @@ class FaultTotals(TypedDict):
     """Of packets of messages that were sent again, as `nic_emul/packets.py` has them."""
     links: dict[str, int]
     """All that was counted: `nic_emul.LinkCounters`."""
+
+
+class Crossed(TypedDict):
+    """What crossed a port of the switch in one direction, as the NICs count."""
+
+    logical_bytes: int
+    payload_bytes: int
+    wire_bytes: int
+    packets: int
+
+
+class PortTotals(TypedDict):
+    """What crossed one port of the switch."""
+
+    port: int
+    """Number of its node."""
+    up: Crossed
+    """Into the switch."""
+    down: Crossed
+    """Out of it."""
+
+
+class SwitchTraffic(TypedDict):
+    """What crossed the switch, where there is one."""
+
+    sums: bool
+    """Whether it sums, besides forwarding."""
+    order: str
+    """In which order sums are made, and what follows from that: `SWITCH_ORDER` or `RING_ORDER`."""
+    ports: list[PortTotals]
+
+
+SWITCH_ORDER = (
+    "The switch adds in FP32 in the order of its ports and rounds once, where a ring rounds to the "
+    "tensor's type at every hop and begins each chunk at another rank: its sums, and so losses, "
+    "differ from a ring's in their last bits, with and without compression alike."
+)
+RING_ORDER = "Sums are those of the ranks' own rings: a switch that forwards changes no bit."
 
 
 class HardwareTotals(TypedDict):
@@ -178,6 +216,8 @@ class Summary:
     """Of all ranks, if some share a node."""
     memory: MemoryReport | None = None
     """What a rank needs; None in runs of earlier versions."""
+    switch: SwitchTraffic | None = None
+    """What crossed its ports, if there is one."""
     first_step: int = 0
     """Where the run began, if it went on from a checkpoint."""
     faults: FaultTotals | None = None
@@ -336,6 +376,34 @@ def fault_totals(spec: str, nics: Sequence[dict[str, int]]) -> FaultTotals | Non
         spec=spec,
         retransmitted_wire_bytes=links["retransmitted_wire_bytes"],
         links=links,
+    )
+
+
+def switch_traffic(rows: Iterable[Mapping[str, Any]], *, sums: bool) -> SwitchTraffic:
+    """Add up `rows`, each a `nic_emul.switch.report.PortRow`, by port."""
+    ports: dict[int, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        ports.setdefault(row["port"], []).append(row)
+    return SwitchTraffic(
+        sums=sums,
+        order=SWITCH_ORDER if sums else RING_ORDER,
+        ports=[
+            PortTotals(
+                port=port,
+                up=_crossed([row["up"] for row in found]),
+                down=_crossed([row["down"] for row in found]),
+            )
+            for port, found in sorted(ports.items())
+        ],
+    )
+
+
+def _crossed(found: Sequence[Mapping[str, int]]) -> Crossed:
+    return Crossed(
+        logical_bytes=sum(one["logical_bytes"] for one in found),
+        payload_bytes=sum(one["payload_bytes"] for one in found),
+        wire_bytes=sum(one["wire_bytes"] for one in found),
+        packets=sum(one["packets"] for one in found),
     )
 
 

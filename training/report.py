@@ -12,10 +12,12 @@ from rich.table import Table
 from training.compare import OFF, Comparison
 from training.errors import RecordError
 from training.records import (
+    Crossed,
     FaultTotals,
     IntraNode,
     MemoryReport,
     Run,
+    SwitchTraffic,
     Totals,
     TrafficRow,
     add_up,
@@ -168,6 +170,53 @@ _FAULT_COLUMNS = (
 )
 
 
+def print_ports(console: Console, switch: SwitchTraffic | None) -> None:
+    """What crossed each port of the switch, and in which order it sums, if there is one."""
+    if switch is not None:
+        console.print(ports_table(switch))
+        console.print(switch["order"], soft_wrap=True)
+
+
+def ports_table(switch: SwitchTraffic) -> Table:
+    """What crossed each port of the switch."""
+    does = "sums" if switch["sums"] else "forwards"
+    table = _table(
+        f"ports of the switch, which {does}; up is into it; MB",
+        ("port",),
+        ("up", "ratio", "up, wire", "down", "ratio", "down, wire"),
+    )
+    for port in switch["ports"]:
+        cells = [
+            cell
+            for way in (port["up"], port["down"])
+            for cell in (
+                megabytes(way["logical_bytes"]),
+                _ratio(way),
+                megabytes(way["wire_bytes"]),
+            )
+        ]
+        table.add_row(str(port["port"]), *cells)
+    return table
+
+
+def ports_comparison_table(comparison: Comparison) -> Table | None:
+    """Wire bytes of each port of the switch, compression off against on; None if there is none."""
+    off, on = comparison.off.summary.switch, comparison.on.summary.switch
+    if off is None or on is None:
+        return None
+    does = "sums" if on["sums"] else "forwards"
+    table = _table(
+        f"ports of the switch, which {does}; up is into it; MB on the wire",
+        ("port",),
+        ("up off", "up on", "saved", "down off", "down on", "saved"),
+    )
+    for before, after in zip(off["ports"], on["ports"], strict=True):
+        up = before["up"]["wire_bytes"], after["up"]["wire_bytes"]
+        down = before["down"]["wire_bytes"], after["down"]["wire_bytes"]
+        table.add_row(str(after["port"]), *_fall(*up), *_fall(*down))
+    return table
+
+
 def hardware_table(run: Run) -> Table | None:
     """What simulated engines did, a row per direction; None if there were none.
 
@@ -317,12 +366,15 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
     console.print(comparison_table(comparison))
     on = comparison.on
     for table in (
+        ports_comparison_table(comparison),
         intra_table(on.summary.intra),
         fault_table(on.summary.faults),
         hardware_table(on),
     ):
         if table:
             console.print(table)
+    if comparison.on.summary.switch:
+        console.print(comparison.on.summary.switch["order"], soft_wrap=True)
     console.print(verdict(comparison), soft_wrap=True)
 
 
@@ -383,6 +435,11 @@ def _sent(totals: Totals | TrafficRow) -> list[str]:
     ]
 
 
-def _ratio(totals: Totals | TrafficRow) -> str:
+def _fall(before: int, after: int) -> tuple[str, str, str]:
+    saved = f"{100 * (1 - after / before):.1f}%" if before else "-"
+    return megabytes(before), megabytes(after), saved
+
+
+def _ratio(totals: Totals | TrafficRow | Crossed) -> str:
     payload = totals["payload_bytes"]
     return f"{totals['logical_bytes'] / payload:.3f}" if payload else "-"

@@ -76,6 +76,7 @@ def main() -> int:
         _configure_nic("WIREZIP_ELEMENT", run.network.element)
         if run.network.faults:
             _configure_nic("WIREZIP_FAULTS", run.network.faults)
+        _require_switch(run.network.switched)
 
         from training.rank import train_rank
 
@@ -107,6 +108,15 @@ def _configure_nic(variable: str, value: str) -> None:
     if found != value:
         raise ConfigError(
             f"{variable}: expected {value}, as the configuration says, or nothing; found {found}"
+        )
+
+
+def _require_switch(wanted: bool) -> None:
+    """Raise `ConfigError` where the configuration has a switch and nobody said where it is."""
+    if wanted and not os.environ.get("WIREZIP_SWITCH", "").strip():
+        raise ConfigError(
+            "WIREZIP_SWITCH: expected HOST:PORT of the switch that the configuration asks for; "
+            "found nothing: start one with `python -m nic_emul.switch`, or all by `wirezip train`"
         )
 
 

@@ -6,6 +6,7 @@ same `WIREZIP_SWITCH_SECRET`. Engine and MTU are those of the ranks. SIGTERM end
 with `WIREZIP_COUNTERS`, what crossed its ports is in `counters-switch.json` in that folder.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -52,7 +53,15 @@ def _listener(address: tuple[str, int]) -> socket.socket:
     inherited = os.environ.get("WIREZIP_SWITCH_FD")
     if inherited is None:
         return socket.create_server(address, backlog=BACKLOG)
+    _die_with_parent()
     return socket.socket(fileno=int(inherited))
+
+
+def _die_with_parent() -> None:
+    """Have Linux end this process when whoever started it is killed and cannot do it itself."""
+    if sys.platform == "linux":
+        pr_set_pdeathsig = 1
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 if __name__ == "__main__":

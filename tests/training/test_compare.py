@@ -96,7 +96,7 @@ def test_json_has_exactly_the_promised_keys(compared: tuple[Path, dict]) -> None
     assert [run["engine"] for run in report["runs"]] == ["null", "numba"]
     for run in report["runs"]:
         assert list(run) == [
-            "engine", "losses", "param_hash", *TOTALS, "by_role", "by_collective"
+            "engine", "losses", "param_hash", *TOTALS, "by_role", "by_collective", "switch"
         ]  # fmt: skip
         assert len(run["losses"]) == 3
         assert set(run["by_role"]) == {"gradient", "parameter", "other"}
