@@ -46,6 +46,7 @@ def test_command(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.full
 @pytest.mark.ranks
 def test_ranks_that_fail_end_all(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(BenchError, match="exited with status 1"):

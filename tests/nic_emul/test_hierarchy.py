@@ -133,7 +133,7 @@ def test_engines_and_many_slices() -> None:
         4,
         [0, 1, 2, 3],
         [[0, 1], [2, 3]],
-        [700_003],
+        [150_003],
         environment=environment(2, WIREZIP_ENGINE=ENGINES[-1]),
     )
     check_conservation(ranks)

@@ -28,6 +28,7 @@ def comparison(tmp_path_factory: pytest.TempPathFactory) -> Comparison:
     return compare(config, folder, on_step=lambda engine, record: None)
 
 
+@pytest.mark.full
 @pytest.mark.ranks
 def test_nodes_change_no_bit(comparison: Comparison, tmp_path: Path) -> None:
     flat = run(tiny("zero2", 4, steps=STEPS), tmp_path / "flat")
@@ -47,6 +48,7 @@ def test_nodes_change_no_bit(comparison: Comparison, tmp_path: Path) -> None:
 
 @pytest.mark.ranks
 def test_savings_are_of_the_wire_between_nodes(comparison: Comparison) -> None:
+    assert comparison.difference is None
     off, on = comparison.off.summary, comparison.on.summary
     assert off.totals["intra_bytes"] == on.totals["intra_bytes"] > 0
     assert comparison.saved_percent == 100 * (
