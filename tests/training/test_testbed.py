@@ -91,12 +91,14 @@ def require_testbed() -> None:
 
 
 @pytest.mark.ranks
+@pytest.mark.timeout(3 * TIMEOUT_S)
 def test_slow_links_carry_the_bytes_and_change_no_bit(tmp_path: Path) -> None:
     require_testbed()
     table = tmp_path / "rows.csv"
     result = wirezip(
         *("testbed", "tiny", "--rate", "50mbit", "--rounds", "2"),
         *("--out", str(tmp_path / "testbed"), "--csv", str(table), "--json", "-"),
+        timeout=TIMEOUT_S,
     )
     assert result.returncode == 0, result.stderr
     found: dict[str, Any] = json.loads(result.stdout)
@@ -124,6 +126,7 @@ def test_slow_links_carry_the_bytes_and_change_no_bit(tmp_path: Path) -> None:
     plain = wirezip(
         *("train", "tiny", "--engine", "null", "--steps", "12", "--json", "-"),
         *("--out", str(tmp_path / "plain")),
+        timeout=TIMEOUT_S,
     )
     assert plain.returncode == 0, plain.stderr
     slow = json.loads((tmp_path / "testbed" / "run" / "summary.json").read_text())
