@@ -7,6 +7,7 @@ The quick tier is the default; `-m ""` takes the tests marked `full` in, and
 
 import random
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from tests.tools import in_ci
 SEED = 20_260_101
 
 # Of tests that use Verilated models: the first one of each waits for the compiler, which takes
-# minutes on a loaded machine.
+# minutes on a loaded machine. They are in these folders or marked.
 BUILD_TIMEOUT_S = 1800
+BUILD_FOLDERS = tuple(Path(__file__).with_name(name) for name in ("rtl", "sim"))
 
 # No deadline: the first call of a kernel compiles it. In CI the examples are always the same.
 settings.register_profile(
@@ -34,6 +36,7 @@ settings.load_profile("quick")
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: too long for the quick tier; `make all` runs it")
+    config.addinivalue_line("markers", "builds: may wait until a Verilated model is built")
     config.addinivalue_line(
         "markers", "ranks: starts several processes that use every core; never two such at a time"
     )
@@ -44,7 +47,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("ranks"):
             item.add_marker(pytest.mark.xdist_group("ranks"))
-        builds = "rtl" in item.nodeid or "tests/sim" in item.nodeid
+        builds = item.get_closest_marker("builds") or any(
+            folder in item.path.parents for folder in BUILD_FOLDERS
+        )
         if builds and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(BUILD_TIMEOUT_S))
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from codec import format as f
 from codec.format import Mode
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 SECTIONS = ("remainders", "low", "unary", "escapes")
 _WIDTHS = {"any": 1, "first": 7, "start": 6, "last": 7, "stop": 6}
@@ -29,7 +29,7 @@ class Layout:
         last, stop = divmod(self.bytes - 1, f.BEAT_BYTES)
         rest = {"coded": 1, "mode": 2, "single": 1, "last": 7, "stop": 6}
         values = {"single": last == 0, "last": last, "stop": stop}
-        return word << 17 | pack(rest, {"coded": self.coded, "mode": self.mode, **values})
+        return word << 17 | pack(rest, coded=self.coded, mode=self.mode, **values)
 
 
 def without_places_of_nothing(word: int) -> int:
@@ -47,4 +47,4 @@ def _section(place: range) -> int:
         return 0
     first, start = divmod(place.start, f.BEAT_BYTES)
     last, stop = divmod(place.stop - 1, f.BEAT_BYTES)
-    return pack(_WIDTHS, {"any": 1, "first": first, "start": start, "last": last, "stop": stop})
+    return pack(_WIDTHS, any=1, first=first, start=start, last=last, stop=stop)

@@ -5,7 +5,7 @@
 where the reference stops: bytes that a packet does not have count as zeros.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from random import Random
@@ -170,26 +170,6 @@ class Sections:
     low: list[int] = field(default_factory=list)
     unary: list[int] = field(default_factory=list)
     escapes: bytes = b""
-
-
-def unpack(value: int, fields: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """The fields of a packed struct."""
-    out = {}
-    for name, width in reversed(list(fields)):
-        out[name] = value & (1 << width) - 1
-        value >>= width
-    return out
-
-
-def pack(fields: Iterable[tuple[str, int]], **values: int) -> int:
-    """A packed struct; fields that are not named are 0."""
-    word = 0
-    for name, width in fields:
-        value = values.pop(name, 0)
-        assert 0 <= value < 1 << width, f"{name} = {value}"
-        word = word << width | value
-    assert not values, values
-    return word
 
 
 def beats(packets: Sequence[Packet], rng: Random | None = None) -> dict[str, NDArray[np.uint8]]:
@@ -421,6 +401,4 @@ __all__ = [
     "damaged",
     "expected",
     "outcome",
-    "pack",
-    "unpack",
 ]

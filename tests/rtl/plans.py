@@ -17,6 +17,7 @@ from codec.format import Coder, Mode
 from codec.header import Header, parse_header
 from tests.rtl.dut import Integers
 from tests.rtl.packets import PLAN
+from tests.rtl.structs import pack
 
 _FIELDS = dict(PLAN)
 
@@ -35,21 +36,11 @@ class Plan:
     @property
     def word(self) -> int:
         """The plan as a vector."""
-        return pack(_FIELDS, self.fields)
+        return pack(PLAN, **self.fields)
 
     @property
     def output_beats(self) -> int:
         return -(-len(self.payload) // f.BEAT_BYTES)
-
-
-def pack(widths: dict[str, int], values: dict[str, int]) -> int:
-    """A packed struct, first field in the highest bits."""
-    word = 0
-    for name, width in widths.items():
-        if not 0 <= values[name] < 1 << width:
-            raise ValueError(f"{name}: expected {width} bits; found {values[name]:#x}")
-        word = word << width | values[name]
-    return word
 
 
 def plan(block: bytes, element: ElementType, phase: int = 0, *, bare: bool = True) -> Plan:

@@ -27,6 +27,7 @@ from codec.format import BLOCK_BYTES_MAX, Coder, Mode
 from tests.conformance import builder
 from tests.rtl.blocks import ALL_TYPES
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.plans import payloads
 from tests.rtl.rates_page import FIGURES, Row, write_pages
 
 PACKETS = 96
@@ -201,16 +202,6 @@ def _stream(packets: Sequence[bytes], users: Sequence[int], data_bits: int) -> S
     )
 
 
-def _packets_of(sink: Sink) -> list[bytes]:
-    out, start = [], 0
-    keep = np.array([int(k).bit_count() for k in sink.integers("tkeep")])
-    for end in np.flatnonzero(sink["tlast"]) + 1:
-        data = sink["tdata"][start:end].tobytes()
-        out.append(data[: int(keep[start:end].sum())])
-        start = end
-    return out
-
-
 def measure(
     dut: Dut, sent: Sequence[bytes], users: Sequence[int], wanted: Sequence[bytes], data_bits: int
 ) -> tuple[float, float, int]:
@@ -223,7 +214,7 @@ def measure(
     dut.stream(one, first)
     source, sink = _stream(sent, users, data_bits), _sink()
     dut.stream(source, sink)
-    assert _packets_of(sink) == list(wanted)
+    assert payloads(sink["tdata"], sink.integers("tkeep"), sink["tlast"]) == list(wanted)
     half = len(sent) // 2
     beats_in, beats_out = (
         sum(-(-len(packet) // (data_bits // 8)) for packet in packets[half:])

@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.rtl.dut import Sink
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 # codes_t and record_t of hw/rtl/wz_pack_pkg.sv, highest bits first.
 CODES = {
@@ -25,11 +25,11 @@ RECORD = {"raw": 1, "kind": 6, "sign_flag": 1, "plane_flags": 3, "start": 6}
 
 
 def codes(**fields: int) -> int:
-    return pack(CODES, dict.fromkeys(CODES, 0) | fields)
+    return pack(CODES, **fields)
 
 
 def record(**fields: int) -> int:
-    return pack(RECORD, dict.fromkeys(RECORD, 0) | fields)
+    return pack(RECORD, **fields)
 
 
 def write_port(*, lanes: bool = True, next_row: bool = True) -> Sink:

@@ -12,8 +12,9 @@ from codec.format import CODER_RANKS, ZERO_RANK_NONE, Mode
 from tests.rtl import blocks as make
 from tests.rtl.blocks import Block, packets, symbols
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.packets import PLAN, unpack
+from tests.rtl.packets import PLAN
 from tests.rtl.plans import Plan
+from tests.rtl.structs import unpack
 
 BF16_ALONE = 0b000010
 WRAPPER = Path(__file__).with_name("analyze_released.sv")

@@ -10,7 +10,7 @@ import pytest
 
 from codec.elements import ElementType
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 JOB = {
     "element": 3,
@@ -70,7 +70,7 @@ class Frame:
             "value_beats": self.value_beats,
             "last_beat": self.beats - 1,
         }
-        return pack(JOB, fields)
+        return pack(JOB, **fields)
 
     @property
     def blocks(self) -> bytes:

@@ -10,10 +10,11 @@ from codec.elements import ElementType
 from codec.format import Coder, Mode
 from codec.reference import crc32c
 from tests.rtl import blocks as make
-from tests.rtl import first_pass, plans
+from tests.rtl import first_pass
 from tests.rtl.blocks import ALL_TYPES, Block
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.packets import PLAN, unpack
+from tests.rtl.packets import PLAN
+from tests.rtl.structs import pack, unpack
 
 BF16_ALONE = 0b000010
 LATENCY = 7
@@ -51,12 +52,12 @@ class Run:
         orders = [
             first_pass.order(b, min_bytes=min_bytes) | {"bank": i & 3} for i, b in enumerate(blocks)
         ]
-        traits = [plans.pack(first_pass.TRAITS, found) for found in self.traits]
+        traits = [pack(first_pass.TRAITS, **found) for found in self.traits]
         states = [crc32c(_padded(block.data)) ^ 0xFFFFFFFF for block in blocks]
         self.order = Source(
             "s_order",
             tdata=[
-                plans.pack(first_pass.ORDER, order)
+                pack(first_pass.ORDER, **order)
                 for order, found in zip(orders, self.traits, strict=True)
                 if found["walked"]
             ],
@@ -121,7 +122,7 @@ def _range(order: dict[str, int], short: list[int], long: list[int]) -> int:
     fields = dict.fromkeys(first_pass.RANGE, 0xA5)
     for name, ranked in zip(first_pass.spans(order), (short, long), strict=True):
         fields |= {f"{name}_lo": min(ranked), f"{name}_hi": max(ranked)}
-    return plans.pack(first_pass.RANGE, fields)
+    return pack(first_pass.RANGE, **fields)
 
 
 def _padded(data: bytes) -> bytes:

@@ -8,6 +8,7 @@ import pytest
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Packet
+from tests.rtl.structs import pack
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +49,7 @@ def test_packets(dut: Dut, stall: float) -> None:
         place = {"packet": number % 64, "start": total % 512}
         size = len(packet.payload)
         wanted.append(
-            packets.pack(
+            pack(
                 packets.FIRST,
                 bytes=int.from_bytes(packet.payload[:48].ljust(48, b"\0"), "little"),
                 user=packet.user,

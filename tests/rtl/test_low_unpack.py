@@ -7,6 +7,7 @@ import pytest
 
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.structs import pack
 
 
 @pytest.fixture(scope="module", params=[32, 8, 64])
@@ -30,7 +31,7 @@ def frames(rng: Random, lanes: int, count: int) -> tuple[list[int], list[int], l
         packed = sum(field << width * i for i, field in enumerate(fields))
         used = -(-values * width // 128)
         words += [packed >> 128 * i & (1 << 128) - 1 for i in range(used)]
-        spec = packets.pack(
+        spec = pack(
             packets.UNPACK,
             two_bits=width - 1,
             group_log2=group.bit_length() - 4,

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from codec.elements import ElementType
 from tests.rtl import blocks as make
-from tests.rtl import first_pass, plans
+from tests.rtl import first_pass
 from tests.rtl.blocks import ALL_TYPES, Block, symbols
 from tests.rtl.dut import Dut, Integers, Sink, Source
-from tests.rtl.packets import unpack
+from tests.rtl.structs import pack, unpack
 
 BF16_ALONE = 0b000010
 # From a block's last word to its order and to its range.
@@ -44,7 +44,7 @@ class Run:
     ) -> None:
         dut.reset()
         self.words = Source("s", **_words(blocks, types), stall=stalls[0], burst=9)
-        shapes = [plans.pack(first_pass.SHAPE, first_pass.shape(block)) for block in blocks]
+        shapes = [pack(first_pass.SHAPE, **first_pass.shape(block)) for block in blocks]
         shape = Source("s_shape", tdata=shapes, stall=stalls[0], burst=20)
         self.orders = Sink("m_order", stall=stalls[1], burst=30)
         self.ranges = Sink("m_range", stall=stalls[1], burst=30)
@@ -61,7 +61,7 @@ class Run:
         at = 0
         for i, block in enumerate(blocks):
             where = f"block {i}: {block.element.name}"
-            got = unpack(orders[i], first_pass.ORDER.items())
+            got = unpack(orders[i], first_pass.ORDER)
             bank = got["bank"]
             wanted = first_pass.order(block)
             assert got | {"bank": 0} == wanted | {"bank": 0}, where
@@ -72,7 +72,7 @@ class Run:
                 write = (self.table["bank"][at], self.table["symbol"][at])
                 memory[write] = self.table["step"][at]
                 at += 1
-            interval = unpack(ranges[number], first_pass.RANGE.items())
+            interval = unpack(ranges[number], first_pass.RANGE)
             present = set(symbols(first_pass.stored(block), block.element).tolist()) - {0}
             both = zip(first_pass.spans(wanted), first_pass.ranges(block, wanted), strict=True)
             for name, symbols_ranked in both:
@@ -202,7 +202,7 @@ def test_rate_of_pairs(dut: Dut, types: int, symbols_found: int, clocks: int) ->
 def test_reset_in_a_walk(dut: Dut, types: int) -> None:
     blocks = _blocks(types, 8, 9)
     words = _words(blocks, types)
-    shapes = [plans.pack(first_pass.SHAPE, first_pass.shape(block)) for block in blocks]
+    shapes = [pack(first_pass.SHAPE, **first_pass.shape(block)) for block in blocks]
     for clocks in (20, 45, 77):
         dut.reset()
         sinks = Sink("m_order"), Sink("m_range")

@@ -12,6 +12,7 @@ from tests.conformance.vectors import Bad, Good, load_bad, load_good
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Packet
+from tests.rtl.structs import pack, unpack
 
 GOOD = [v for v in load_good() if parse_header(v.frame).mode != Mode.REFERENCE]
 BAD = [v for v in load_bad() if v.frame]
@@ -33,7 +34,7 @@ def dut() -> Dut:
 def parse(dut: Dut, sent: list[Packet], stall: float = 0.0, *, bare: bool = False):
     """What came out for each packet: structs by name."""
     first = [
-        packets.pack(
+        pack(
             packets.FIRST,
             bytes=int.from_bytes(p.payload[:48].ljust(48, b"\0"), "little"),
             user=p.user,
@@ -56,9 +57,9 @@ def parse(dut: Dut, sent: list[Packet], stall: float = 0.0, *, bare: bool = Fals
     assert [int(c) for c in extras.clocks] == [int(c) + 6 for c in source.clocks]
     columns = {name: got.integers(name) for name in FIELDS}
     return [
-        {name: packets.unpack(columns[name][i], fields) for name, fields in FIELDS.items()}
+        {name: unpack(columns[name][i], fields) for name, fields in FIELDS.items()}
         | {"header": header.integers("header")[i]}
-        | {"extras": packets.unpack(extras.integers("extras")[i], packets.EXTRAS)}
+        | {"extras": unpack(extras.integers("extras")[i], packets.EXTRAS)}
         for i in range(len(sent))
     ]
 
@@ -152,7 +153,7 @@ def test_blocks_as_they_are(dut: Dut) -> None:
 def test_length_of_the_packet(dut: Dut, size: int) -> None:
     """Without another one, the length is that of the packet: known a clock later."""
     dut.reset()
-    dut["s_first"] = packets.pack(packets.FIRST, has_short=1, has_long=1)
+    dut["s_first"] = pack(packets.FIRST, has_short=1, has_long=1)
     dut["s_valid"] = 1
     dut.clock()
     dut["s_valid"] = 0
@@ -161,5 +162,5 @@ def test_length_of_the_packet(dut: Dut, size: int) -> None:
     dut["s_packet_bytes"] = 77
     dut.clock(14)
     assert dut["m_valid"]
-    counts = packets.unpack(dut["m_counts"], packets.COUNTS)
+    counts = unpack(dut["m_counts"], packets.COUNTS)
     assert counts["block_bytes"] == (size if 1 <= size <= 4096 else 0)

@@ -12,7 +12,7 @@ from codec import reference
 from codec.format import Mode
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Error
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 JOB = {"header": 128, "mode": 2, "coded": 1}
 
@@ -75,14 +75,7 @@ def _run(
     bad[marks] = [b.bad for b in blocks]
     bad_codes[marks] = [b.bad_codes for b in blocks]
     jobs = [
-        pack(
-            JOB,
-            {
-                "header": int.from_bytes(b.header, "little"),
-                "mode": b.mode,
-                "coded": bool(b.header),
-            },
-        )
+        pack(JOB, header=int.from_bytes(b.header, "little"), mode=b.mode, coded=bool(b.header))
         for b in blocks
     ]
     beats = Source(

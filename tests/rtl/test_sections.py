@@ -17,6 +17,7 @@ from tests.conformance.vectors import load_bad, load_good
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Error, Packet, Sections
+from tests.rtl.structs import unpack
 
 GOOD = [v for v in load_good() if parse_header(v.frame).mode != Mode.REFERENCE]
 BAD = load_bad()
@@ -85,7 +86,7 @@ def run(
 
 def check(sent: list[Packet], streams: Streams, lanes: int, *, bare: bool = False) -> None:
     """Compare everything with the reference; which packets are refused is read from the plans."""
-    plans = [packets.unpack(value, packets.PLAN) for value in streams.plan.integers("tdata")]
+    plans = [unpack(value, packets.PLAN) for value in streams.plan.integers("tdata")]
     statuses = streams.status.integers("tdata")
     assert len(plans) == len(statuses) == len(sent)
     carriers = iter(streams.carrier.integers("tdata"))

@@ -9,6 +9,7 @@ import pytest
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Packet
+from tests.rtl.structs import pack
 
 BENCH = Path(__file__).with_name("side_bench.sv")
 
@@ -36,7 +37,7 @@ def test_both_streams(dut: Dut, stall: float) -> None:
         remainder, used = rng.choice((0, 5)), rng.choice((0, 77))
         emit = rng.randrange(2)
         lows.append(
-            packets.pack(
+            pack(
                 packets.LOW_JOB,
                 **place,
                 word=(4 * start + at) % 2048,
@@ -60,7 +61,7 @@ def test_both_streams(dut: Dut, stall: float) -> None:
         at, words = rng.randrange(4 * kept + 2), rng.choice((0, 0, 1, 2, 17))
         shift, flush = rng.randrange(16), rng.randrange(2)
         escapes.append(
-            packets.pack(
+            pack(
                 packets.ESCAPE_JOB,
                 **place,
                 word=(4 * start + at) % 2048,

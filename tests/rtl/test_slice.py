@@ -11,6 +11,7 @@ from codec.elements import ElementType
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Packet
+from tests.rtl.structs import pack, unpack
 
 BENCH = Path(__file__).with_name("slice_bench.sv")
 BF16, FP16, FP32 = ElementType.BF16, ElementType.FP16, ElementType.FP32
@@ -47,7 +48,7 @@ def run(
     early: list[int] = []  # packets have 6-bit numbers: never so many are on their way
     for number, (payload, job) in enumerate(zip(payloads, jobs, strict=True)):
         place = {"packet": number % 64, "start": start % 512, "ahead": (start + 2) % 512}
-        words.append(packets.pack(packets.RECORD_JOB, **place, **job))
+        words.append(pack(packets.RECORD_JOB, **place, **job))
         times.append(dut.clocks + 20 + int(first * (1 + 2 * stall)) + gap * number)
         early += [dut.clocks + gap * (number - 30)] * -(-len(payload) // 64)
         start += -(-len(payload) // 64)
@@ -84,7 +85,7 @@ def test_records(dut: Dut, types: list[ElementType], stall: float) -> None:
             wanted.append((padded[at : at + step], size))
     got, _ = run(dut, payloads, jobs, gap=90, stall=stall)
     assert len(got) == len(wanted)
-    infos = [packets.unpack(word, packets.WINDOW) for word in got.integers("info")]
+    infos = [unpack(word, packets.WINDOW) for word in got.integers("info")]
     for data, info, (window, size) in zip(got["data"], infos, wanted, strict=True):
         assert data.tobytes()[: len(window)] == window
         assert info["bytes"] == size
@@ -147,7 +148,7 @@ def test_parts_have_their_places() -> None:
                 at = 32 + last * i
                 wanted.append((place, payload[at : at + min(last, 48 - place)], i))
     got, _ = run(dut, payloads, jobs, gap=20)
-    infos = [packets.unpack(word, packets.WINDOW) for word in got.integers("info")]
+    infos = [unpack(word, packets.WINDOW) for word in got.integers("info")]
     assert len(got) == len(wanted)
     for data, info, (place, part, number) in zip(got["data"], infos, wanted, strict=True):
         assert data.tobytes()[place : place + len(part)] == part
@@ -171,7 +172,7 @@ def test_room(dut: Dut) -> None:
     dut.reset()
     beats = packets.beats([Packet(bytes(4096))])
     beats.pop("tuser")
-    job = packets.pack(packets.RECORD_JOB, records=64, step=64, last=64, as_is=1, ahead=2)
+    job = pack(packets.RECORD_JOB, records=64, step=64, last=64, as_is=1, ahead=2)
     dut["room"] = 0
     got = Sink("m", valid="valid", ready=None, fields=("data",))
     source = Source(

@@ -15,7 +15,7 @@ from tests.rtl import blocks as make
 from tests.rtl import first_pass
 from tests.rtl.blocks import ALL_TYPES, Block
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.packets import unpack
+from tests.rtl.structs import unpack
 
 BF16_ALONE = 0b000010
 LATENCY = 4
@@ -53,14 +53,14 @@ def _check(
     both = zip(got.integers("traits"), got.integers("shape"), blocks, strict=True)
     for i, (traits, shape, block) in enumerate(both):
         where = f"block {i}: {block.element.name}, {len(block.data)} bytes, phase {block.phase}"
-        found = unpack(traits, first_pass.TRAITS.items())
+        found = unpack(traits, first_pass.TRAITS)
         for plane in range(2):
             if not found["plane_flags"] >> plane & 1:
                 found["plane_bytes"] &= ~(0xFF << 8 * plane)
         assert found == first_pass.traits(block, bare=bare, min_bytes=min_bytes), where
         if found["walked"]:
             wanted = first_pass.shape(block, min_bytes=min_bytes)
-            assert unpack(shape, first_pass.SHAPE.items()) == wanted, where
+            assert unpack(shape, first_pass.SHAPE) == wanted, where
     if stalls == (0, 0):
         last = np.flatnonzero(sent.fields["tlast"])
         assert np.array_equal(got.clocks, sent.clocks[last] + 2 + LATENCY)

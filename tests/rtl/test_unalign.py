@@ -9,7 +9,7 @@ import pytest
 
 from codec.elements import ElementType
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 JOB = {
     "element": 3,
@@ -54,7 +54,7 @@ class Block:
         if self.constant:
             fields |= {"head_bytes": 0, "tail_bytes": 0}
             fields["fill"] = int.from_bytes(self.data[:width], "little")
-        return pack(JOB, fields)
+        return pack(JOB, **fields)
 
     @property
     def values(self) -> bytes:

@@ -9,6 +9,7 @@ import pytest
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Packet
+from tests.rtl.structs import pack
 
 BENCH = Path(__file__).with_name("unary_bench.sv")
 
@@ -29,7 +30,7 @@ def traffic(rng: Random, count: int) -> tuple[list[Packet], list[int], list[int]
         size = rng.choice((0, 1, 15, 16, 17, rng.randint(0, 2047)))
         run = -(-size // 16)
         jobs.append(
-            packets.pack(
+            pack(
                 packets.UNARY_JOB,
                 packet=number % 64,
                 start=start % 512,
@@ -75,7 +76,7 @@ def test_runs(dut: Dut, stalls: tuple[float, float]) -> None:
 
 def test_latency_and_rate(dut: Dut) -> None:
     payload = Random(2).randbytes(64 * 40)
-    job = packets.pack(packets.UNARY_JOB, word=4, words=128)
+    job = pack(packets.UNARY_JOB, word=4, words=128)
     dut.reset()
     beats = packets.beats([Packet(payload)])
     beats.pop("tuser")

@@ -11,7 +11,7 @@ from codec import format as f
 from codec.elements import ElementType
 from codec.format import Coder
 from tests.rtl.dut import Dut, Sink, Source
-from tests.rtl.plans import pack
+from tests.rtl.structs import pack
 
 JOB = {"element": 3, "coder": 2, "values": 13, "unary_bytes": 11, "no_escapes": 1}
 TYPES = [ElementType.BF16, ElementType.FP16, ElementType.FP32, ElementType.E4M3, ElementType.E5M2]
@@ -89,7 +89,7 @@ def _sources(frames: Sequence[Frame], lanes: int, stall: float) -> list[Source]:
             "unary_bytes": frame.unary_bytes,
             "no_escapes": number % 2,
         }
-        jobs.append(pack(JOB, fields))
+        jobs.append(pack(JOB, **fields))
         if frame.coder != Coder.R0:
             for at in range(0, len(frame.ranks), frame.group):
                 part = frame.low[at : at + frame.group]

@@ -9,6 +9,7 @@ from codec.elements import ElementType
 from tests.conformance import builder
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
+from tests.rtl.structs import pack
 
 
 @pytest.fixture(scope="module", params=["all types", "BF16"])
@@ -85,7 +86,7 @@ def windows(rng: Random, element: ElementType) -> tuple[list[int], list[int], in
         elements |= value << 8 * width * i
     return (
         [int.from_bytes(window, "little") for window in data],
-        [packets.pack(packets.WINDOW, **fields) for fields in beside],
+        [pack(packets.WINDOW, **fields) for fields in beside],
         elements,
     )
 
@@ -100,7 +101,7 @@ def test_records(dut: Dut, types: list[ElementType], stall: float) -> None:
             window = rng.getrandbits(512)
             data.append(window)
             info.append(
-                packets.pack(
+                pack(
                     packets.WINDOW,
                     bytes=size,
                     set=15,

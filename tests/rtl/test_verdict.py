@@ -6,6 +6,7 @@ import pytest
 from tests.rtl import packets
 from tests.rtl.dut import Dut, Sink, Source
 from tests.rtl.packets import Error
+from tests.rtl.structs import pack
 
 # A frame of a block of 1,000 bytes: extras of 16, remainders of 160, low bits of 32, 100 bytes of
 # unary codes and 5 escapes.
@@ -60,7 +61,7 @@ CASES = [
 def test_verdicts(stall: float) -> None:
     dut = Dut("wz_verdict")
     dut.reset()
-    claims = [packets.pack(packets.CLAIM, **(FRAME | wrong)) for wrong, *_ in CASES]
+    claims = [pack(packets.CLAIM, **(FRAME | wrong)) for wrong, *_ in CASES]
     claim = Source("s", claim=claims, valid="claim_valid", ready="claim_ready", stall=stall)
     end = Source(
         "s_end", bytes=[case[1] for case in CASES], valid="valid", ready="ready", stall=stall

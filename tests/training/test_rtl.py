@@ -15,6 +15,8 @@ from training.launch import compile_codec
 from training.records import Hardware, HardwareTotals, read_run
 from training.report import hardware_table
 
+pytestmark = pytest.mark.builds
+
 
 def small(engine: str, strategy: str = "zero2", steps: int = 2) -> RunConfig:
     """As small as a transformer can be that has packets of every kind."""
