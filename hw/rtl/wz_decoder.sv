@@ -8,8 +8,8 @@
 //
 //   latency       first beat in to first beat out, DATA_W = 512, LANES = 32, coded blocks of 4 KiB:
 //                 at most 62 clocks for BF16, 74 for FP16, 76 for FP32, 90 for FP8. More where
-//                 values of the first groups escape, since escapes come last in a frame: BF16 with
-//                 coder R2 up to 69
+//                 values of the first groups escape, since escapes come last in a frame, behind up to
+//                 52 beats: BF16 with coder R0 up to 66, R1 70, R2 and F2 74
 //   throughput    a beat of DATA_W bits a clock in or out, whichever is more, with LANES = DATA_W / 16
 //                 (DATA_W / 8 for FP8); at least 8 clocks a coded frame, 16 with coder R2
 //   back-pressure s_axis_tready falls while a beat waits in wz_width_up: it follows a flop of

@@ -10,7 +10,7 @@ import pytest
 from codec import reference
 from codec.elements import ElementType
 from codec.errors import CorruptFrame, ReferenceMismatch, TruncatedFrame, UnsupportedFrame
-from codec.format import Coder, Mode
+from codec.format import CODER_LOW_BITS, CODER_RANKS, Coder, Mode
 from codec.header import parse_header
 from tests.conformance import blocks, builder
 from tests.conformance.vectors import Bad, Good, load_bad, load_good
@@ -253,6 +253,33 @@ def test_latency(wide: Dut, element: ElementType, coder: Coder, most: int) -> No
     given, got = run(wide, sent)
     check(sent, got)
     assert got.clocks[0] - given.clocks[0] <= most
+
+
+@pytest.mark.parametrize(
+    ("coder", "most"), [(Coder.R0, 66), (Coder.R1, 70), (Coder.R2, 74), (Coder.F2, 74)]
+)
+def test_latency_where_the_first_values_escape(wide: Dut, coder: Coder, most: int) -> None:
+    """Their symbols come last, behind a unary section as long as the format allows."""
+    low_bits = CODER_LOW_BITS[coder]
+    fixed = 3 if coder == Coder.F2 else 0
+
+    def code_bits(rank: int) -> int:
+        return (rank - fixed >> (low_bits if not fixed else 0)) + 1 if rank >= fixed else 0
+
+    count, escapes = 2048, 64
+    symbols = [200] * escapes
+    left = 3 * count - escapes * code_bits(CODER_RANKS[coder])
+    for rest in range(count - escapes, 0, -1):
+        rank = max(r for r in range(CODER_RANKS[coder]) if code_bits(r) * rest <= left)
+        symbols.append(127 - rank)
+        left -= code_bits(rank)
+    block = blocks.with_symbols(Random(1), BF16, symbols)
+    draft = builder.coded(block, BF16, base=127, path=0x3FFF, zero_rank=15, coder=coder)
+    assert draft.within_limits
+    sent = [Packet(draft.frame())]
+    given, got = run(wide, sent)
+    check(sent, got)
+    assert got.clocks[0] - given.clocks[0] == most
 
 
 def test_reset_in_mid_frame(wide: Dut) -> None:
