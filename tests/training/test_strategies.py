@@ -31,17 +31,18 @@ SPELLED = {
     (4, 1): ("p=1x2,g=1x2,os=1x4", "p=1x4,g=1x4,os=1x4,b=1x2"),
 }
 SHAPES = tuple(SPELLED)
-# Ends before the rate falls, where the reference divides by the steps that are left.
-STEPS = 6
 
 
-def config(shape: tuple[int, int], *, steps: int = STEPS) -> RunConfig:
+def config(shape: tuple[int, int], *, steps: int | None = None) -> RunConfig:
+    """A short run; four ranks have a longer one in the full tier."""
     nodes, ranks = shape
+    steps = steps or (4 if nodes * ranks < 4 else 2)
     return override(tiny("zero2", nodes * ranks, steps=steps), ranks_per_node=ranks)
 
 
 def names(shape: tuple[int, int]) -> tuple[str, ...]:
-    return (*PRESETS, *SPELLED[shape])
+    """Every point that has a name, each once, and the spelled ones."""
+    return (*(name for name in PRESETS if name != "mics"), *SPELLED[shape])
 
 
 Runs = Callable[[tuple[int, int]], dict[str, Trained]]
@@ -104,7 +105,6 @@ def test_the_same_rings_give_the_same_bits(runs: Runs) -> None:
     trained = runs((2, 2))
     alike = ("ddp", "zero1", "zero2", "zero3", "hpz", "p=2x2,g=2x2,os=2x2,b=1x1")
     assert len({trained[strategy].param_hash for strategy in alike}) == 1
-    assert trained["hsdp"].param_hash == trained["mics"].param_hash
     assert trained["maz3"].param_hash == trained["p=2x1,g=2x2,os=2x2,b=1x1,host"].param_hash
     # In the node first, then between: another order, which shows that the test can fail.
     assert trained["maz3"].param_hash != trained["zero3"].param_hash
@@ -146,7 +146,9 @@ def check_bytes(
 def test_twenty_steps_on_four_ranks(shape: tuple[int, int]) -> None:
     base = config(shape, steps=20)
     reference = train_reference(base)
-    for strategy, trained in train_with(names(shape), base).items():
+    for strategy in names(shape):
+        # One at a time: ranks have a minute.
+        (trained,) = train_with((strategy,), base).values()
         assert trained.losses == pytest.approx(reference.losses, rel=1e-3), strategy
         check_bytes(strategy, trained, base)
 
@@ -173,7 +175,9 @@ def in_parts(base: RunConfig, micro_batches: int) -> RunConfig:
 
 def test_bytes_of_micro_batches() -> None:
     base = in_parts(config((2, 2), steps=1), 2)
-    for strategy, trained in train_with(names((2, 2)), base).items():
+    for strategy, trained in train_with(
+        ("zero1", "zero2", "zero3", "hsdp", "hpz", "maz3", "p=1x1,g=2x1,os=2x1"), base
+    ).items():
         check_bytes(strategy, trained, base)
         assert trained.memory == trained.predicted
 
@@ -184,8 +188,8 @@ def unclipped(base: RunConfig) -> RunConfig:
 
 
 def test_micro_batches_of_one_rank_are_the_ranks_of_one_micro_batch() -> None:
-    (one,) = train_many([in_parts(unclipped(config((1, 1), steps=4)), 2)])
-    two = train_with(("zero1", "zero3"), unclipped(config((2, 1), steps=4)))
+    (one,) = train_many([in_parts(unclipped(config((1, 1))), 2)])
+    two = train_with(("zero1", "zero3"), unclipped(config((2, 1))))
     for trained in two.values():
         assert trained.param_hash == one.param_hash
         assert trained.losses == one.losses
