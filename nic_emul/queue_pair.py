@@ -192,8 +192,11 @@ class QueuePair(Connection):
     def _await(self) -> None:
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
-        if not self._heard_all:
-            poll.register(self._tcp, select.POLLIN | (select.POLLOUT if self._to_carry else 0))
+        # A peer that has said all still takes what is on its way to it.
+        events = 0 if self._heard_all else select.POLLIN
+        events |= select.POLLOUT if self._to_carry else 0
+        if events:
+            poll.register(self._tcp, events)
         if len(self._delivering) and not self._unread:
             poll.register(self._inside, select.POLLOUT)
         due = self._deadline

@@ -15,6 +15,7 @@ import nic_emul
 from nic_emul.dtypes import describe
 from nic_emul.errors import ConfigError, PeerLost, ProtocolError
 from nic_emul.faults import Faults
+from nic_emul.go_back_n import OVERHEAD_BYTES
 from nic_emul.link_counters import LinkRegister, add_up
 from nic_emul.queue_pair import QueuePair
 from nic_emul.requests import reg_mr
@@ -102,6 +103,23 @@ def test_end_of_the_wire_in_mid_packet(raw: Raw) -> None:
     wait_until(lambda: raw.pair._ended, "the connection did not end")
     with pytest.raises(PeerLost):
         raw.pair.send(b"x")
+
+
+def test_peer_that_has_said_all_still_gets_what_waits_for_it(raw: Raw) -> None:
+    payload = bytes(range(256)) * 4096
+    raw.wire.settimeout(10)
+    raw.pair._tcp.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    raw.wire.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    raw.pair.send(payload)
+    wait_until(lambda: bool(raw.pair._to_carry), "all of it fits into the sockets")
+    raw.wire.shutdown(socket.SHUT_WR)
+    wait_until(lambda: raw.pair._heard_all, "the end was not noticed")
+    assert raw.pair._to_carry
+    # Nobody closes the pair meanwhile, which would wake it.
+    packet = b"".join(iter(lambda: raw.wire.recv(1 << 16), b""))
+    assert struct.unpack_from("<I", packet) == (len(payload) + OVERHEAD_BYTES,)
+    assert payload in packet
+    assert len(packet) == 4 + OVERHEAD_BYTES + len(payload)
 
 
 def test_nothing_is_left_after_close(raw: Raw) -> None:
