@@ -22,15 +22,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import torch
 
-from nic_emul.reduce_ops import ReduceCode, Reduction
+from nic_emul.reduce_ops import Reduction
 from nic_emul.ring import Exchange
 from nic_emul.schedule import SUM_SLICE_BYTES, cut
-from nic_emul.switch.arithmetic import SUMMED_TYPES
+from nic_emul.switch.arithmetic import SUMMED_TYPES, SUMS
 from nic_emul.via_switch import SWITCH
 
 # Sums that a rank lets wait before it sends more: one is added while the next one comes.
 _WINDOW = 4
-_SUMS = (ReduceCode.SUM, ReduceCode.AVG, ReduceCode.PREMUL_SUM)
 
 
 def can_sum(exchange: Exchange, reduction: Reduction) -> bool:
@@ -38,7 +37,7 @@ def can_sum(exchange: Exchange, reduction: Reduction) -> bool:
     path = exchange.transport.switch_path
     if path is None or not path.sums:
         return False
-    return reduction.code in _SUMS and reduction.dtype in SUMMED_TYPES
+    return reduction.code in SUMS and reduction.dtype in SUMMED_TYPES
 
 
 def all_reduce(exchange: Exchange, flat: torch.Tensor, reduction: Reduction) -> None:

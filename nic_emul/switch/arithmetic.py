@@ -10,6 +10,8 @@ the quiet one with positive sign and no payload, whatever the inputs held.
 
 import torch
 
+from nic_emul.reduce_ops import ReduceCode
+
 # Of each type that the switch adds: the integer type of its width, and the NaN of the result.
 _NAN = {
     torch.float32: (torch.int32, 0x7FC00000),
@@ -18,6 +20,8 @@ _NAN = {
 }
 
 SUMMED_TYPES = tuple(_NAN)
+# Ranks and switch both go by these: a rank multiplies and divides itself.
+SUMS = (ReduceCode.SUM, ReduceCode.AVG, ReduceCode.PREMUL_SUM)
 
 
 class Accumulator:

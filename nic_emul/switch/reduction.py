@@ -49,12 +49,11 @@ from nic_emul.message import (
     same_message,
 )
 from nic_emul.nic import Nic
-from nic_emul.reduce_ops import ReduceCode
 from nic_emul.ring import as_bytes
 from nic_emul.roles import Collective
 from nic_emul.schedule import SUM_SLICE_BYTES
 from nic_emul.sockets import Connection, close_abruptly, receive_into
-from nic_emul.switch.arithmetic import SUMMED_TYPES, Accumulator
+from nic_emul.switch.arithmetic import SUMMED_TYPES, SUMS, Accumulator
 from nic_emul.switch.port import Port
 from nic_emul.switch.request import STATION
 from nic_emul.switch.traffic import traffic_of
@@ -65,7 +64,6 @@ U8 = NDArray[np.uint8]
 _WAITING_MAX = 8
 _LAST_WORDS_S = 2.0
 _SUMMED = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
-_SUMS = (ReduceCode.SUM, ReduceCode.AVG, ReduceCode.PREMUL_SUM)
 
 
 @dataclass(frozen=True)
@@ -283,7 +281,7 @@ def _check(header: Header) -> Traffic:
     if (
         header.kind != Kind.DATA
         or traffic.collective not in _SUMMED
-        or traffic.operation not in _SUMS
+        or traffic.operation not in SUMS
         or traffic.dtype.torch_dtype not in SUMMED_TYPES
         or not 1 <= size <= SUM_SLICE_BYTES
         or size % itemsize
