@@ -321,6 +321,8 @@ class Plan:
         from training.plan_report import plan_report, plan_table
         from training.planner import plan
 
+        if self.top < 1:
+            raise ConfigError(f"top: expected at least 1; found {self.top}")
         model = load_model(
             self.model, micro_batches=self.micro_batches, reserved_gb=self.reserved_gb
         )

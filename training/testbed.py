@@ -61,8 +61,10 @@ class RatePlan:
     mtu: int = 1500
 
     def __post_init__(self) -> None:
-        if not self.rates or self.rounds < 1:
-            raise ConfigError("testbed: expected at least one rate and one round; found none")
+        if not self.rates:
+            raise ConfigError("rate: expected at least one; found none")
+        if self.rounds < 1:
+            raise ConfigError(f"rounds: expected at least 1; found {self.rounds}")
         if not 576 <= self.mtu <= 9000:
             raise ConfigError(f"mtu: expected 576 to 9000; found {self.mtu}")
 

@@ -221,6 +221,9 @@ def test_the_command(tmp_path: Path) -> None:
             "plan", "--model", "7b", "--cluster", "ethernet-64", "--gradient-ratio", "-1"
         ).stderr
     )
+    failed = wirezip("plan", "--model", "7b", "--cluster", "ethernet-64", "--top", "-1")
+    assert failed.returncode == 2
+    assert "top: expected at least 1; found -1" in failed.stderr
     failed = wirezip("plan", "--model", "8b", "--cluster", "ethernet-64")
     assert failed.returncode == 2
     assert "model: expected" in failed.stderr
