@@ -74,8 +74,7 @@ def main() -> int:
         _configure_nic("WIREZIP_RANKS_PER_NODE", str(run.network.ranks_per_node))
         _configure_nic("WIREZIP_ALGORITHM", run.network.algorithm)
         _configure_nic("WIREZIP_ELEMENT", run.network.element)
-        if run.network.faults:
-            _configure_nic("WIREZIP_FAULTS", run.network.faults)
+        _configure_nic("WIREZIP_FAULTS", run.network.faults)
         _require_switch(run.network.switched)
 
         from training.rank import train_rank
@@ -107,7 +106,8 @@ def _configure_nic(variable: str, value: str) -> None:
     found = os.environ.setdefault(variable, value)
     if found != value:
         raise ConfigError(
-            f"{variable}: expected {value}, as the configuration says, or nothing; found {found}"
+            f"{variable}: expected {value or 'none'}, as the configuration says, or nothing; "
+            f"found {found}"
         )
 
 

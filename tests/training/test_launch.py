@@ -174,3 +174,18 @@ def test_a_rank_without_launcher_explains_itself() -> None:
     )  # fmt: skip
     assert result.returncode == 1
     assert result.stderr.startswith("error: ConfigError: RANK and WORLD_SIZE: expected")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("WIREZIP_MTU", "1024"), ("WIREZIP_FAULTS", "loss=0.5"), ("WIREZIP_ELEMENT", "off")],
+)
+def test_a_setting_beside_the_configuration_is_refused(variable: str, value: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "training.run", "--preset", "tiny"],
+        cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env=os.environ | {"RANK": "0", "WORLD_SIZE": "1", variable: value},
+    )  # fmt: skip
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"error: ConfigError: {variable}: expected ")
+    assert result.stderr.endswith(f"as the configuration says, or nothing; found {value}\n")
