@@ -12,10 +12,8 @@ casts of the masters, and are not stored. All ranks have to see the same folder.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -26,33 +24,10 @@ from torch import Tensor
 
 from training.config import RunConfig
 from training.errors import CheckpointError
-from training.records import write_json
+from training.manifest import VERSION, Manifest, read_manifest, write_manifest
 from training.sharding import ShardedUnit
 
 STATES = ("master", "exp_avg", "exp_avg_sq")
-VERSION = 1
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What `checkpoint.json` says."""
-
-    version: int
-    """Of this layout."""
-    step: int
-    """Steps that were done."""
-    strategy: str
-    """Under which it was saved."""
-    world_size: int
-    """Ranks of the run."""
-    text_sha256: str
-    """Hash of the text that was trained on."""
-    settings: dict[str, object]
-    """What a run that goes on has to have, too."""
-    units: dict[str, int]
-    """Parameters of each unit, without padding."""
-    shards: list[str]
-    """Names of the files."""
 
 
 def save_checkpoint(
@@ -87,28 +62,8 @@ def save_checkpoint(
             units={unit.name: unit.layout.numel for unit in units},
             shards=[_shard_name(part, parts) for part in range(parts)],
         )
-        write_json(folder / "checkpoint.json", dataclasses.asdict(manifest))
+        write_manifest(folder, manifest)
     return folder
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """What is in a checkpoint.
-
-    Raises:
-        CheckpointError: it is not complete, or not one of ours.
-    """
-    try:
-        found = json.loads((folder / "checkpoint.json").read_text(encoding="utf-8"))
-        manifest = Manifest(**found)
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{folder}: expected a complete checkpoint; found no checkpoint.json"
-        ) from None
-    except (json.JSONDecodeError, TypeError, UnicodeDecodeError) as error:
-        raise CheckpointError(f"{folder}: expected the files of a checkpoint; {error}") from None
-    if manifest.version != VERSION:
-        raise CheckpointError(f"{folder}: expected version {VERSION}; found {manifest.version}")
-    return manifest
 
 
 def load_checkpoint(

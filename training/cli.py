@@ -179,7 +179,7 @@ class Train:
     off; instead of the preset's."""
     faults: str | None = None
     """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
-    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); instead of the preset's."""
+    reorder=1e-3,delay=1e-3:2ms,seed=1; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -267,7 +267,7 @@ class Compare:
     off; instead of the preset's."""
     faults: str | None = None
     """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
-    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); instead of the preset's."""
+    reorder=1e-3,delay=1e-3:2ms,seed=1; instead of the preset's."""
     steps: int | None = None
     """Instead of the preset's."""
     seed: int | None = None
@@ -427,7 +427,7 @@ class Run:
     off."""
     faults: str = ""
     """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
-    reorder=1e-3,delay=1e-3:2ms,seed=1 (without blanks); nothing by default."""
+    reorder=1e-3,delay=1e-3:2ms,seed=1; nothing by default."""
     intra_gb_per_s: float = config.INTRA_GB_PER_S
     """Speed of a rank's way to the others of its node, each direction, for the time that is
     modelled; by default NVLink 4."""

@@ -25,6 +25,7 @@ from training.capture import capturing
 from training.config import RunConfig, to_toml
 from training.errors import ConfigError, RunError
 from training.machines import ThisMachine
+from training.manifest import read_manifest
 from training.processes import GRACE_SECONDS, end_all, how_it_ended
 from training.records import Run, StepFollower, StepRecord, claim_folder, read_run, write_atomically
 from training.switch import switching
@@ -83,11 +84,14 @@ def launch(
     Raises:
         RunError: a rank stopped early; the message names it and says why.
         RecordError: `folder` already holds a run.
+        CheckpointError: `resume` is no complete checkpoint.
         ConfigError: frames are to be captured, and scapy is missing; or a switch is asked for where
             the ranks are not on this machine.
     """
     if machines is not None and config.network.switched:
         raise ConfigError("network.switch: expected none between machines of a testbed; found one")
+    if resume is not None:
+        read_manifest(resume)
     claim_folder(folder)
     write_atomically(folder / "config.toml", to_toml(config))
     exits: queue.Queue[_Exit] = queue.Queue()

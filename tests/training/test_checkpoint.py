@@ -14,11 +14,12 @@ from torch import Tensor
 
 from tests.training.many import Job, Trained, train_many
 from tests.training.runs import run, tiny
-from training.checkpoint import load_checkpoint, read_manifest
+from training.checkpoint import load_checkpoint
 from training.config import RunConfig, load, override
 from training.errors import CheckpointError
 from training.launch import launch
 from training.loop import ShardedTrainer
+from training.manifest import read_manifest
 from training.network import Network
 
 STEPS, SAVED = 4, 2
@@ -179,3 +180,10 @@ def test_what_is_damaged_is_refused(alone: tuple[RunConfig, Path]) -> None:
     manifest.unlink()
     with pytest.raises(CheckpointError, match=r"a complete checkpoint; found no checkpoint\.json"):
         read_manifest(folder)
+
+
+def test_a_missing_checkpoint_is_named_before_ranks_start(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(CheckpointError, match=r"nowhere: expected a complete checkpoint"):
+        launch(config("zero2"), folder, on_step=lambda _: None, resume=tmp_path / "nowhere")
+    assert not folder.exists()
