@@ -36,6 +36,7 @@ class _Gathering:
     """The ranks of a group that have connected so far."""
 
     size: int
+    taken: set[tuple[Purpose, int]] = field(default_factory=set)
     up: dict[int, socket.socket] = field(default_factory=dict)
     down: dict[int, socket.socket] = field(default_factory=dict)
     requests: dict[int, Request] = field(default_factory=dict)
@@ -195,8 +196,12 @@ class Switch:
         with self._lock:
             gathering = self._gatherings.setdefault(request.group, _Gathering(request.group_size))
             ends = gathering.up if request.purpose is Purpose.SUM_UP else gathering.down
+            place = (request.purpose, request.position)
             fits = request.group_size == gathering.size and request.position < gathering.size
-            fits = fits and request.position not in ends
+            fits = fits and place not in gathering.taken
+            if fits:
+                # At once, so that of two equal requests one is refused.
+                gathering.taken.add(place)
         if not fits:
             asked.refuse(f"rank {request.rank} is in a group of another size, or twice in one")
             sock.close()
