@@ -151,8 +151,8 @@ def _usage() -> str:
 
 
 @dataclass(frozen=True)
-class Train:
-    """Options of `wirezip train`."""
+class _RunOptions:
+    """What `wirezip train` and `wirezip compare` have in common."""
 
     preset: Positional[str]
     """Name of a preset, or path of a TOML file."""
@@ -184,6 +184,12 @@ class Train:
     """Instead of the preset's."""
     seed: int | None = None
     """Instead of the preset's."""
+
+
+@dataclass(frozen=True)
+class Train(_RunOptions):
+    """Options of `wirezip train`."""
+
     dump_tensors: StepList | None = None
     """Steps, from 0, whose tensors are written as safetensors, such as 5,6,500; instead of the
     preset's. Needs a world size of 1."""
@@ -239,39 +245,11 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Compare:
+class Compare(_RunOptions):
     """Options of `wirezip compare`."""
 
-    preset: Positional[str]
-    """Name of a preset, or path of a TOML file."""
-    strategy: str | None = None
-    """Instead of the preset's: ddp, zero1, zero2, zero3, hsdp, mics, hpz, maz3, or spelled, such as
-    p=1x1,g=2x1,os=2x2 (ranks in a node x nodes for parameters, gradients, optimizer states)."""
     engine: EngineName | None = None
     """What to compare `null` with, instead of the preset's."""
-    clock_mhz: float | None = None
-    """Of simulated hardware, for the time that is modelled; 250 if the preset says nothing."""
-    world_size: int | None = None
-    """Ranks on this machine, instead of the preset's."""
-    ranks_per_node: int | None = None
-    """Ranks that share a node, and so reach each other without a network card, instead of the
-    preset's."""
-    algorithm: Algorithm | None = None
-    """Collectives in one ring, within nodes and then between them, or summed by a switch; instead
-    of the preset's."""
-    switch: bool = False
-    """Connect the nodes by a switch, also where the preset has none; one that sums is always
-    there."""
-    element: ElementSource | None = None
-    """Element types of packets: tagged by the program, inferred from the bytes of each packet, or
-    off; instead of the preset's."""
-    faults: str | None = None
-    """What happens to packets between nodes, such as loss=1e-3,corrupt=1e-3,duplicate=1e-3,
-    reorder=1e-3,delay=1e-3:2ms,seed=1; instead of the preset's."""
-    steps: int | None = None
-    """Instead of the preset's."""
-    seed: int | None = None
-    """Instead of the preset's."""
     out: Path | None = None
     """Folder of both runs; by default runs/PRESET-compare-TIME."""
     json: JsonPath = None
