@@ -12,7 +12,6 @@ import ctypes
 import json
 import os
 import shutil
-import signal
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,7 +24,6 @@ from nic_emul.errors import NamespaceError
 _TCP_SETTINGS = ("net/ipv4/tcp_early_retrans", "net/ipv4/tcp_slow_start_after_idle")
 _FOLDER = Path("/run/netns")
 _CLONE_NEWNET = 0x40000000
-_PR_SET_PDEATHSIG = 1
 _TOOLS = {"ip": "iproute2", "tc": "iproute2", "unshare": "util-linux", "nsenter": "util-linux"}
 _ISOLATED = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 # Of a token bucket at least: it must hold the largest packet that a kernel keeps in one piece, or
@@ -61,12 +59,6 @@ def sandboxed(command: Sequence[str]) -> list[str]:
 def burst_bytes(bits_per_second: float) -> int:
     """Depth of the token bucket of a link of that rate: what passes at once after a pause."""
     return max(_BURST_BYTES_MIN, int(bits_per_second / 8 * _BURST_S_MIN))
-
-
-def die_with_parent() -> None:
-    """Have Linux kill this process when its parent ends; for `preexec_fn`. What changes its
-    credentials, as a user namespace does, undoes it."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 @contextlib.contextmanager

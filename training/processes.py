@@ -1,13 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """What launchers do with the processes that they start."""
 
+import ctypes
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 
 # How long processes may take to stop when told to, and ranks to notice that another has failed.
 GRACE_SECONDS = 3.0
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent() -> None:
+    """Have Linux kill this process when its parent ends; also for `preexec_fn`. Elsewhere nothing
+    happens.
+
+    That of `nic_emul/lifetime.py` comes with torch, which launchers and their forks do not load.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def end_all(processes: "Sequence[subprocess.Popen[bytes]]") -> None:

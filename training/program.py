@@ -6,11 +6,9 @@ nccl on the NIC (`nic_emul/replace.py`), and each NIC leaves its counters in a f
 process ends. Rank 0 of the program opens the store on a port that is held free for it here.
 """
 
-import ctypes
 import json
 import math
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +25,7 @@ from training.capture import capturing
 from training.config import INTRA_GB_PER_S, Algorithm, ElementSource
 from training.errors import ConfigError, RunError
 from training.launch import POLL_SECONDS, stop_on_sigterm
-from training.processes import GRACE_SECONDS, end_all, how_it_ended
+from training.processes import GRACE_SECONDS, die_with_parent, end_all, how_it_ended
 from training.records import (
     FaultTotals,
     IntraNode,
@@ -208,7 +206,7 @@ def _ranks(
                     env=os.environ | variables | place,
                     stdout=sys.stderr.fileno() if quiet_stdout else None,
                     # The program is not ours and cannot ask for this itself. No thread runs yet.
-                    preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+                    preexec_fn=die_with_parent,
                 )
             )
         yield processes
@@ -234,11 +232,6 @@ def _places(config: ProgramConfig, stack: ExitStack) -> list[dict[str, str]]:
         # As torchrun does: ranks share the cores.
         common["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", "1")
     return [common | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(nproc)]
-
-
-def _die_with_parent() -> None:
-    pr_set_pdeathsig = 1
-    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _wait(ranks: "Sequence[subprocess.Popen[bytes]]", switch: RunningSwitch | None) -> None:

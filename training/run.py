@@ -8,10 +8,8 @@
 Rank 0 writes the run folder. `wirezip train` starts local ranks without torchrun.
 """
 
-import ctypes
 import logging
 import os
-import signal
 import sys
 import traceback
 from dataclasses import dataclass
@@ -23,6 +21,7 @@ from codec.engine import EngineName
 from codec.errors import WirezipError
 from training import config
 from training.errors import ConfigError, TrainingError
+from training.processes import die_with_parent
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ def main() -> int:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     launched = "WIREZIP_STORE_FD" in os.environ
     if launched:
-        _die_with_parent()
+        die_with_parent()
     # Our launcher gives every rank a log file; under torchrun they share a terminal.
     speaks = launched or os.environ.get("RANK", "0") == "0"
     logging.basicConfig(
@@ -118,13 +117,6 @@ def _require_switch(wanted: bool) -> None:
             "WIREZIP_SWITCH: expected HOST:PORT of the switch that the configuration asks for; "
             "found nothing: start one with `python -m nic_emul.switch`, or all by `wirezip train`"
         )
-
-
-def _die_with_parent() -> None:
-    """Have Linux end this rank when the launcher is killed and cannot do it itself."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 if __name__ == "__main__":

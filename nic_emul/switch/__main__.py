@@ -6,7 +6,6 @@ same `WIREZIP_SWITCH_SECRET`. Engine and MTU are those of the ranks. SIGTERM end
 with `WIREZIP_COUNTERS`, what crossed its ports is in `counters-switch.json` in that folder.
 """
 
-import ctypes
 import json
 import os
 import signal
@@ -17,6 +16,7 @@ from types import FrameType
 from codec.errors import WirezipError
 from nic_emul.config import NicConfig
 from nic_emul.errors import ConfigError
+from nic_emul.lifetime import die_with_parent
 from nic_emul.nic import Nic
 from nic_emul.switch.server import Switch
 
@@ -53,15 +53,8 @@ def _listener(address: tuple[str, int]) -> socket.socket:
     inherited = os.environ.get("WIREZIP_SWITCH_FD")
     if inherited is None:
         return socket.create_server(address, backlog=BACKLOG)
-    _die_with_parent()
+    die_with_parent()
     return socket.socket(fileno=int(inherited))
-
-
-def _die_with_parent() -> None:
-    """Have Linux end this process when whoever started it is killed and cannot do it itself."""
-    if sys.platform == "linux":
-        pr_set_pdeathsig = 1
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from nic_emul.interfaces import PLAIN, VIRTIO_BYTES, RawPort
-from nic_emul.netns import add_namespace, add_veth, die_with_parent, entered, inside
+from nic_emul.lifetime import die_with_parent
+from nic_emul.netns import add_namespace, add_veth, entered, inside
 from nic_emul.wire import Pump
 from nic_emul.wire_frame import ETHERTYPE
 from tests.nic_emul import frames
