@@ -214,6 +214,7 @@ module wz_analyze
       .level(blocks)
   );
 
+  // How many blocks wait is read at the queue of traits alone.
   // verilator lint_off PINCONNECTEMPTY
 
   wz_fifo #(
